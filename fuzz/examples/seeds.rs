@@ -6,7 +6,7 @@ use solera::{
     block::{BlockBuilder, LastMile},
     dir::FileName,
     frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES},
-    index::{Index, handles::Handles, separators::Separators},
+    index::{Index, LastKeys, handles::Handles, separators::Separators},
     key::Kind,
     tombstone::{RangeTombstone, RangeTombstones},
     trace::TraceOptions,
@@ -113,6 +113,19 @@ impl Corpora<'_> {
                 Index::build(kind, 1, &separators, None).encode(&separators, &mut bytes);
                 self.add("index", &bytes)?;
             }
+            let runs: Vec<Vec<u8>> = (0..300u64)
+                .map(|n| (((n / 9) << 32).wrapping_mul(step * 77) | n % 9).to_be_bytes().to_vec())
+                .collect();
+            let runs: std::collections::BTreeSet<Vec<u8>> = runs.into_iter().collect();
+            let (mut separators, mut last_keys) = (Separators::new(), LastKeys::new(runs.len() as u64));
+            for (below, key) in runs.iter().zip(runs.iter().skip(1)) {
+                separators.push_between(below, key);
+                last_keys.push([below]);
+            }
+            bytes = vec![44, 1, 0, 1];
+            Index::build(IndexKind::Learned, 1, &separators, Some(&last_keys))
+                .encode(&separators, &mut bytes);
+            self.add("index", &bytes)?;
             let end = 32 + 20 * 4096u32;
             bytes = [&end.to_le_bytes()[..3], &[4]].concat();
             Handles::encode_sizes(&[4096; 20], &mut bytes);

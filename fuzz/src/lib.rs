@@ -35,7 +35,7 @@ use solera::{
     dir::FileName,
     filter::Filter,
     ids::{DatabaseId, FileId, SEQNO_MAX},
-    index::{Index, handles::Handles, separators::Separators},
+    index::{Index, LastKeys, handles::Handles, separators::Separators},
     inspect, key,
     key::KeyRange,
     table::{self, Access, TableDescriptor},
@@ -262,8 +262,15 @@ pub fn index(data: &[u8]) {
             separator[..separator.len() / 2].to_vec(),
         ]);
     }
-    for kind in IndexKind::ALL {
-        let built = Index::build(kind, epsilon.into(), &separators, None);
+    // Blocks whose last keys are the separators below them, if those are keys of their own.
+    let mut last_keys = LastKeys::new(2 * separators.len() as u64 + 1);
+    let below = [&[][..]].into_iter().chain(separators.iter());
+    below.zip(separators.iter()).for_each(|(below, _)| last_keys.push([below]));
+    let ascend = sorted.windows(2).all(|pair| pair[0] < pair[1]) && separators.begin().is_empty();
+    let known = [None, ascend.then_some(&last_keys)];
+    let built = IndexKind::ALL.into_iter().flat_map(|kind| known.map(|last_keys| (kind, last_keys)));
+    for (kind, last_keys) in built {
+        let built = Index::build(kind, epsilon.into(), &separators, last_keys);
         let mut stored = Vec::new();
         built.encode(&separators, &mut stored);
         let mut decoder = Decoder::new(&stored);

@@ -248,7 +248,7 @@ impl Boundaries {
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys.
     pub fn with_ambiguity(mean_max: f64, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
-        Boundaries::build(mean_max, keys, None, pinned, Lanes::detect())
+        Boundaries::build(mean_max, keys, None, pinned, Lanes::detect()).0
     }
 
     /// [`Boundaries::new`] where it is known what is looked for [below](Below) each boundary. A
@@ -276,6 +276,19 @@ impl Boundaries {
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys, or `below` is not of as many boundaries.
     pub fn above(below: Below<'_>, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
+        Boundaries::above_missed(below, keys, pinned).0
+    }
+
+    /// [`Boundaries::above`]; and the ranks of the boundaries that are counted for something that is
+    /// looked for below them, ascending. There are none if [`Below::missed_max`] is 0.
+    ///
+    /// # Panics
+    /// As [`Boundaries::above`].
+    pub fn above_missed(
+        below: Below<'_>,
+        keys: &[u64],
+        pinned: impl Fn(usize) -> bool,
+    ) -> (Boundaries, Vec<u32>) {
         assert!(below.last.len() == keys.len(), "what is looked for below each boundary");
         Boundaries::build(AMBIGUITY_MEAN_MAX, keys, Some(below), pinned, Lanes::detect())
     }
@@ -285,7 +298,7 @@ impl Boundaries {
     /// # Panics
     /// If the processor does not have them, or there are more than [`LEN_MAX`] keys.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
-        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, None, pinned, lanes)
+        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, None, pinned, lanes).0
     }
 
     fn build(
@@ -294,20 +307,21 @@ impl Boundaries {
         below: Option<Below<'_>>,
         pinned: impl Fn(usize) -> bool,
         lanes: Lanes,
-    ) -> Boundaries {
+    ) -> (Boundaries, Vec<u32>) {
         debug_assert!(keys.is_sorted());
         assert!(keys.len() <= LEN_MAX, "boundaries are counted in 25 bits");
-        let Builder { starts, segments, mut words, ambiguity, .. } =
+        let Builder { starts, segments, mut words, ambiguity, missed, .. } =
             Builder::cut(keys, below, pinned, mean_max);
         words.extend([u16::MAX; WIDE_WORDS]);
-        Boundaries {
+        let boundaries = Boundaries {
             starts: STree::with_lanes(&starts, lanes),
             segments: segments.into(),
             words: words.into(),
             len: keys.len(),
             lanes,
             ambiguity: (ambiguity / keys.len().max(1) as f64) as f32,
-        }
+        };
+        (boundaries, missed)
     }
 
     /// Where `x` is among the boundaries.
@@ -329,11 +343,7 @@ impl Boundaries {
         if dx == 0 {
             return Place { rank: segment.rank as usize, start: Some(number), within: None };
         }
-        let end = match self.segments.get(number + 1) {
-            Some(next) => next.words_at(),
-            None => self.words.len() - WIDE_WORDS,
-        };
-        let words = end - segment.words_at();
+        let words = self.words_of(number);
         let steps = segment.line.steps(dx);
         let (below, within) = match segment.form() {
             _ if words == 0 => (0, None),
@@ -341,55 +351,97 @@ impl Boundaries {
                 early(segment.rank as usize + words / 2);
                 let codes = self.words[segment.words_at()..].first_chunk();
                 let codes = codes.expect("a group follows the last segment");
-                let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
-                ((below & (u32::MAX >> (32 - words))).count_ones() as usize, None)
+                (self.among_positions(codes, words, steps), None)
             }
             Form::Long(Width::Ten) => {
                 let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
-                self.in_groups(segment, words, steps, compare, early)
+                self.in_groups(segment, words, steps, compare, early).below_and_within()
             }
             Form::Long(Width::Twelve) => {
                 let compare = Boundaries::compare_packed::<12, TWELVE_WORDS>;
-                self.in_groups(segment, words, steps, compare, early)
+                self.in_groups(segment, words, steps, compare, early).below_and_within()
             }
             Form::Long(Width::Sixteen) => {
-                self.in_groups(segment, words, steps, Boundaries::compare_wide, early)
+                self.in_groups(segment, words, steps, Boundaries::compare_wide, early).below_and_within()
             }
         };
         Place { rank: segment.rank as usize + below, start: None, within }
     }
 
-    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not
-    /// above so many steps; and, if both boundaries around are in one group, how far between them
-    /// that is, in 256ths.
+    /// Where `x` is among the boundaries, as how many are not above it, or one more; and a number
+    /// that is not above `x`: what the last of these is taken for, the least from which on it is
+    /// counted. `None` if none is counted.
     #[inline]
-    fn in_groups<const GROUP: usize>(
-        &self,
+    pub fn rounded(&self, x: u64) -> Option<(usize, u64)> {
+        let number = self.starts.up_to(x).checked_sub(1)?;
+        let (segment, start) = (self.segments[number], self.starts.get(number));
+        let words = self.words_of(number);
+        let steps = segment.line.steps(x - start);
+        let (below, at) = match segment.form() {
+            _ if words == 0 || x == start => (0, 0),
+            Form::Short => {
+                let codes = self.words[segment.words_at()..].first_chunk();
+                let below =
+                    self.among_positions(codes.expect("a group follows the last segment"), words, steps);
+                (below, below.checked_sub(1).map_or(0, |last| i64::from(codes.expect("as above")[last])))
+            }
+            Form::Long(Width::Ten) => {
+                let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
+                self.in_groups(segment, words, steps, compare, |_| {}).taken_for()
+            }
+            Form::Long(Width::Twelve) => {
+                let compare = Boundaries::compare_packed::<12, TWELVE_WORDS>;
+                self.in_groups(segment, words, steps, compare, |_| {}).taken_for()
+            }
+            Form::Long(Width::Sixteen) => {
+                self.in_groups(segment, words, steps, Boundaries::compare_wide, |_| {}).taken_for()
+            }
+        };
+        let above_start = if at > 0 { segment.line.least_with(at).unwrap_or(0) } else { 0 };
+        // Segments from untrusted bytes may say anything.
+        Some((segment.rank as usize + below, x.min(start.saturating_add(above_start))))
+    }
+
+    /// Words of the segment of this number.
+    #[inline]
+    fn words_of(&self, number: usize) -> usize {
+        let end = match self.segments.get(number + 1) {
+            Some(next) => next.words_at(),
+            None => self.words.len() - WIDE_WORDS,
+        };
+        end - self.segments[number].words_at()
+    }
+
+    /// How many of the first `words` positions of a short segment are not above so many steps.
+    #[inline]
+    fn among_positions(&self, codes: &[u16; CODES], words: usize, steps: i64) -> usize {
+        let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
+        (below & (u32::MAX >> (32 - words))).count_ones() as usize
+    }
+
+    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not
+    /// above so many steps.
+    #[inline]
+    fn in_groups<'w, const GROUP: usize>(
+        &'w self,
         segment: Segment,
         words: usize,
         steps: i64,
         compare: impl Fn(&Boundaries, &[u16; GROUP], i32, Head) -> u32,
         early: impl Fn(usize),
-    ) -> (usize, Option<u8>) {
-        const GROUP_STEPS: i64 = CODES as i64 * STEP;
-        let steps = steps - i64::from(segment.line.centre) * CENTRE;
+    ) -> InGroup<'w, GROUP> {
+        let centre = i64::from(segment.line.centre) * CENTRE;
+        let steps = steps - centre;
         let count = segment.count::<GROUP>(words);
         early(segment.rank as usize + ((steps.max(0) / STEP) as usize).min(count));
         let last = (count - 1) / CODES;
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
-        let group_of = |group: usize| -> &[u16; GROUP] {
-            let at = segment.words_at() + group * GROUP;
-            self.words[at..].first_chunk().expect("a group follows the last segment")
-        };
-        let limit_in = |group: usize, head: Head| {
-            let limit = steps - group as i64 * GROUP_STEPS - head.base();
-            limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32
-        };
+        let group_of = |group: usize| group_of(&self.words[segment.words_at()..], group);
         let codes_of = |group: usize| (count - group * CODES).min(CODES);
         let below = |group: usize| {
             let words = group_of(group);
             let head = Head::of_word(words[0]);
-            let limit = limit_in(group, head);
+            let limit = limit_in(steps, group, head);
             let valid = u32::MAX >> (32 - codes_of(group));
             (compare(self, words, limit, head) & valid).count_ones() as usize
         };
@@ -409,15 +461,14 @@ impl Boundaries {
                 found = below(group);
             }
         }
-        let within = (found > 0 && found < codes_of(group)).then(|| {
-            let words = group_of(group);
-            let head = Head::of_word(words[0]);
-            let [before, behind] =
-                [found - 1, found].map(|lane| i64::from(group::position(words, head, lane)));
-            let from = i64::from(limit_in(group, head)) - before;
-            (256 * from / (behind - before).max(1)).clamp(0, 255) as u8
-        });
-        (group * CODES + found, within)
+        InGroup {
+            words: &self.words[segment.words_at()..],
+            group,
+            found,
+            codes: codes_of(group),
+            steps,
+            centre,
+        }
     }
 
     #[inline]
@@ -506,6 +557,74 @@ impl Boundaries {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         self.starts.bytes() + size_of_val(&*self.segments) + size_of_val(&*self.words)
+    }
+}
+
+/// What a search among groups of `GROUP` words came to.
+struct InGroup<'w, const GROUP: usize> {
+    /// The segment's words, and what follows them.
+    words: &'w [u16],
+    /// How many groups lie before the one that was searched last, how many of its boundaries are not
+    /// above the query, and how many it has.
+    group: usize,
+    found: usize,
+    codes: usize,
+    /// How many steps the query is from the segment's first code, and that from its line's begin.
+    steps: i64,
+    centre: i64,
+}
+
+/// Steps of a group.
+const GROUP_STEPS: i64 = CODES as i64 * STEP;
+
+/// The group behind so many.
+#[inline]
+fn group_of<const GROUP: usize>(words: &[u16], group: usize) -> &[u16; GROUP] {
+    words[group * GROUP..].first_chunk().expect("a group follows the last segment")
+}
+
+/// So many steps, counted from where the codes of a group with this head do.
+#[inline]
+fn limit_in(steps: i64, group: usize, head: Head) -> i32 {
+    let limit = steps - group as i64 * GROUP_STEPS - head.base();
+    limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+}
+
+impl<const GROUP: usize> InGroup<'_, GROUP> {
+    /// How many boundaries of the segment are not above the query.
+    #[inline]
+    fn below(&self) -> usize {
+        self.group * CODES + self.found
+    }
+
+    /// [`InGroup::below`]; and, if both boundaries around are in one group, how far between them
+    /// the query is, in 256ths.
+    #[inline]
+    fn below_and_within(&self) -> (usize, Option<u8>) {
+        let within = (self.found > 0 && self.found < self.codes).then(|| {
+            let words = group_of::<GROUP>(self.words, self.group);
+            let head = Head::of_word(words[0]);
+            let [before, behind] =
+                [self.found - 1, self.found].map(|lane| i64::from(group::position(words, head, lane)));
+            let from = i64::from(limit_in(self.steps, self.group, head)) - before;
+            (256 * from / (behind - before).max(1)).clamp(0, 255) as u8
+        });
+        (self.below(), within)
+    }
+
+    /// [`InGroup::below`]; and how many steps from the line's begin the last of these is taken to
+    /// be. 0 of none.
+    #[inline]
+    fn taken_for(&self) -> (usize, i64) {
+        let below = self.below();
+        let at = below.checked_sub(1).map_or(0, |last| {
+            let (group, lane) = (last / CODES, last % CODES);
+            let words = group_of::<GROUP>(self.words, group);
+            let head = Head::of_word(words[0]);
+            let in_group = i64::from(group::position(words, head, lane)) + head.base();
+            group as i64 * GROUP_STEPS + in_group + self.centre
+        });
+        (below, at)
     }
 }
 

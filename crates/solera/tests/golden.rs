@@ -69,6 +69,12 @@ fn keys(index: IndexKind) -> Vec<Vec<u8>> {
     (0..48).map(|n| if (index as usize).is_multiple_of(2) { number(n) } else { text(n) }).collect()
 }
 
+/// Keys whose learned index is of clusters: (hash, line), with many lines each.
+fn keys_in_runs() -> impl Iterator<Item = Vec<u8>> {
+    let key = |n: u32| [(n / 50).wrapping_mul(0x9e37_79b9).to_be_bytes(), (n % 50).to_be_bytes()].concat();
+    (0..1000).map(key)
+}
+
 /// Makes the database. Every kind of entry and every kind of index is in a table, and every
 /// operation in the log.
 fn build() -> MemFs {
@@ -90,6 +96,11 @@ fn build() -> MemFs {
     apart.flush().unwrap();
     IndexKind::ALL.iter().for_each(|index| db.keyspace(index.name()).unwrap().flush().unwrap());
     apart.ingest([(b"in a value file", [b'x'; 50])]).unwrap();
+    let runs = db.keyspace_with("runs", KeyspaceOptions::new().layout(layout(IndexKind::Learned))).unwrap();
+    for key in keys_in_runs() {
+        runs.put(&key, b"in a run").unwrap();
+    }
+    runs.flush().unwrap();
     // What follows stays in the log.
     write_all_kinds(&db, "log");
     apart.put(b"later", [b'y'; 60]).unwrap();

@@ -57,6 +57,9 @@ pub(super) struct Builder<'k> {
     pub(super) words: Vec<u16>,
     /// Sum over the coded boundaries of what is [ambiguous](Builder::ambiguous) below each.
     pub(super) ambiguity: f64,
+    /// Ranks of the boundaries below which something that is looked for is ambiguous, where that is
+    /// known. They ascend.
+    pub(super) missed: Vec<u32>,
     /// The codes' width where boundaries are even: of the last segment, or of the one before the
     /// last bridge.
     even: Option<Width>,
@@ -92,11 +95,23 @@ pub(super) struct Coded {
     pub(super) count: usize,
     /// Sum over them of what is [ambiguous](Builder::ambiguous) below each.
     ambiguity: f64,
+    /// Ranks of those below which something is.
+    missed: Vec<u32>,
+}
+
+/// Boundaries that a group tells apart.
+struct Told {
+    /// The steps at which the last is taken to be.
+    last: i64,
+    /// The sum of what is [ambiguous](Builder::ambiguous) below each.
+    ambiguity: f64,
+    /// Below which something is, a bit for each, the first the lowest.
+    missed: u32,
 }
 
 impl Coded {
     fn none(form: Form, line: Line) -> Coded {
-        Coded { form, line, words: Vec::new(), count: 0, ambiguity: 0.0 }
+        Coded { form, line, words: Vec::new(), count: 0, ambiguity: 0.0, missed: Vec::new() }
     }
 
     /// Bytes for each of its boundaries, with the one that begins it.
@@ -121,6 +136,7 @@ impl<'k> Builder<'k> {
             segments: Vec::new(),
             words: Vec::new(),
             ambiguity: 0.0,
+            missed: Vec::new(),
             even: below.is_some().then_some(Width::Ten),
             rough: None,
             of_ten_mean_max,
@@ -139,7 +155,9 @@ impl<'k> Builder<'k> {
                 limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
             }
             if same == 1 && !pinned(at) {
-                builder.ambiguity += builder.missed_at(at);
+                let missed = builder.missed_at(at);
+                builder.missed.extend((missed > 0.0).then_some(at as u32));
+                builder.ambiguity += missed;
             }
             at = builder.segment(first, limit);
             // The boundary at the limit begins the next segment.
@@ -176,6 +194,7 @@ impl<'k> Builder<'k> {
         self.segments.push(Segment::new(first, self.words.len(), &coded));
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
+        self.missed.extend(&coded.missed);
         self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
         first + coded.count
     }
@@ -361,6 +380,7 @@ impl<'k> Builder<'k> {
             before = steps;
             coded.words.push(steps as u16);
             coded.ambiguity += ambiguous;
+            coded.missed.extend((ambiguous > 0.0).then_some(i as u32));
         }
         (coded.ambiguity <= allowed).then_some(coded)
     }
@@ -395,11 +415,13 @@ impl<'k> Builder<'k> {
                 }
                 some = told.midpoint(untold);
             }
-            if let Some((head, (last, ambiguity))) = longest {
+            if let Some((head, found)) = longest {
                 head.write(width, &whole[..told], &mut coded.words);
                 coded.count += told;
-                coded.ambiguity += ambiguity;
-                before = last;
+                coded.ambiguity += found.ambiguity;
+                let is_missed = |lane: &u32| found.missed >> lane & 1 == 1;
+                coded.missed.extend((0..CODES as u32).filter(is_missed).map(|lane| group as u32 + lane));
+                before = found.last;
             }
             if told < whole.len() {
                 break;
@@ -409,9 +431,7 @@ impl<'k> Builder<'k> {
     }
 
     /// Whether `head` tells these boundaries, the next ones of the segment of rank `first`, well
-    /// enough from their neighbours, the nearest before which is taken to be at `before` steps: the
-    /// steps at which the last is taken to be then, and the sum of what is
-    /// [ambiguous](Builder::ambiguous) below each.
+    /// enough from their neighbours, the nearest before which is taken to be at `before` steps.
     fn told_apart(
         &self,
         head: Head,
@@ -420,11 +440,11 @@ impl<'k> Builder<'k> {
         deviations: &[i64],
         floors: &[i64; CODES],
         before: i64,
-    ) -> Option<(i64, f64)> {
+    ) -> Option<Told> {
         self.looked_at(deviations.len());
         let (line, ambiguity_max) = (coded.line, self.ambiguity_max(coded.form));
         let allowed = self.allowed(first, coded.count + deviations.len()) - coded.ambiguity;
-        let (mut last, mut ambiguity) = (before, 0.0);
+        let (mut last, mut ambiguity, mut missed) = (before, 0.0, 0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let i = first + coded.count + lane;
             let steps =
@@ -436,8 +456,9 @@ impl<'k> Builder<'k> {
             }
             last = steps;
             ambiguity += ambiguous;
+            missed |= u32::from(ambiguous > 0.0) << lane;
         }
-        (ambiguity <= allowed).then_some((last, ambiguity))
+        (ambiguity <= allowed).then_some(Told { last, ambiguity, missed })
     }
 
     /// More steps than this are above the last number that is looked for below boundary `i`, in the

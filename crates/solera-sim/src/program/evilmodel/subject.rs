@@ -30,8 +30,9 @@ use solera::{
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// Keys of a subject.
+/// Keys of a subject, and how many kinds of them there are.
 const KEYS: u64 = 700;
+const FAMILIES: u64 = 6;
 
 /// A table and what it holds.
 pub(super) struct Subject {
@@ -49,7 +50,7 @@ impl Subject {
         let text = |error: Error| error.to_string();
         let mut random = Random::new(seed);
         let index = IndexKind::ALL[(seed % IndexKind::ALL.len() as u64) as usize];
-        let family = seed / IndexKind::ALL.len() as u64 % 5;
+        let family = seed / IndexKind::ALL.len() as u64 % FAMILIES;
         let truth: BTreeMap<_, _> = (0..KEYS)
             .map(|n| (key(family, n, &mut random), n.to_le_bytes().repeat(1 + n as usize % 4)))
             .collect();
@@ -224,6 +225,9 @@ pub(super) fn key(family: u64, n: u64, random: &mut Random) -> Vec<u8> {
         0 => (n * 7).to_be_bytes().to_vec(),
         1 => (1_u64 << 40 | (n * n * n)).to_be_bytes().to_vec(),
         2 => random.next().to_be_bytes().to_vec(),
+        // Runs of keys that are far from each other, as (hash, line).
+        4 => [((n / 40) as u32).wrapping_mul(0x9e37_79b9).to_be_bytes(), (n as u32 % 40).to_be_bytes()]
+            .concat(),
         3 => format!("a long common beginning, then a number: {:09}", n * 13).into_bytes(),
         _ => format!("user/{}/{}/{}", n % 7, "x".repeat((n % 30) as usize), random.below(1000)).into_bytes(),
     }

@@ -16,6 +16,8 @@ mod fields;
 mod front_coded;
 mod letters;
 mod spelling;
+mod heads;
+mod clusters;
 mod nodes;
 
 use super::{
@@ -26,7 +28,9 @@ use super::{
 };
 use crate::codec::{DecodeError, Decoder, put_varint};
 use bucket::BUCKET;
+use clusters::Clusters;
 use front_coded::FrontCoded;
+use heads::Heads;
 use nodes::Nodes;
 use spelling::Spelling;
 
@@ -46,11 +50,16 @@ const SPELLED: usize = 2048;
 const ASTRAY_MAX: f64 = 1.0 / 1000.0;
 /// Nodes are built so that about one key in so many is sent too far, at most.
 const ASTRAY_ONE_IN: f64 = 1150.0;
+/// The same of clusters, one after the other until few enough are. Of a boundary that is not told
+/// several keys may be sent too far.
+const CLUSTERS_ONE_IN: [f64; 3] = [ASTRAY_ONE_IN, 4.0 * ASTRAY_ONE_IN, f64::INFINITY];
 /// A part of a table asks for nodes that send so many times fewer keys too far, at most.
 const HINT_MAX: f64 = 8.0;
 /// Nodes that take more bytes a separator, and beyond them, are compared with other forms.
 const NODES_BYTES: usize = 3;
 const NODES_BYTES_MIN: usize = 256;
+/// A form is large if it takes more than this part of the bytes of separators in their order.
+const LARGE: f64 = 0.45;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one
 /// before. The walk in it, whose steps the processor cannot foresee, is worth as much again.
 const BUCKET_LINES: f64 = 6.5;
@@ -72,6 +81,8 @@ enum Form {
     FrontCoded(Nodes, FrontCoded),
     /// All separators, in their order.
     Halved(Sorted),
+    /// Stems, and all separators by their distance from these.
+    Clusters(Box<Clusters>),
 }
 
 impl Form {
@@ -84,6 +95,7 @@ impl Form {
             Form::Nodes(nodes) => nodes.bytes(),
             Form::FrontCoded(nodes, text) => nodes.bytes() + text.bytes(),
             Form::Halved(sorted) => sorted.bytes(),
+            Form::Clusters(clusters) => size_of::<Clusters>() + clusters.bytes(),
         }
     }
 
@@ -96,6 +108,7 @@ impl Form {
                 text.put_behind(begin);
             }
             Form::Halved(sorted) => sorted.put_behind(begin),
+            Form::Clusters(clusters) => clusters.put_behind(begin),
         }
     }
 
@@ -104,6 +117,7 @@ impl Form {
         match self {
             Form::Nodes(nodes) | Form::FrontCoded(nodes, _) => nodes.bytes_once(),
             Form::Halved(_) => 0,
+            Form::Clusters(clusters) => size_of::<Clusters>() + clusters.bytes_once(),
         }
     }
 
@@ -118,6 +132,7 @@ impl Form {
             Form::Nodes(nodes) => nodes.lines(),
             Form::FrontCoded(nodes, _) => nodes.lines() + BUCKET_LINES,
             Form::Halved(sorted) => sorted.lines(),
+            Form::Clusters(clusters) => clusters.lines(),
         }
     }
 }
@@ -145,6 +160,14 @@ enum Way {
     Nodes,
     Spelled,
     FrontCoded,
+    Clusters,
+    SpelledClusters,
+}
+
+impl Way {
+    fn is_spelled(self) -> bool {
+        matches!(self, Way::Spelled | Way::SpelledClusters)
+    }
 }
 
 impl Ground<'_> {
@@ -165,29 +188,72 @@ impl Ground<'_> {
             }
         }
         let spelling = self.last_keys.and_then(|last_keys| spelling_of(self.separators, last_keys));
-        let spelled =
-            spelling.as_ref().map(|spelling| (Way::Spelled, part.tried(Some(spelling), ASTRAY_ONE_IN)));
-        let front_coded = part
-            .front_coded()
-            .map(|form| (Way::FrontCoded, Trained { form, astray: 0, one_in: ASTRAY_ONE_IN }));
-        let price = |form: &Form| part.price(form);
-        let (way, best) = [Some((Way::Nodes, tried)), spelled, front_coded]
+        let tried = part.by_cost(spelling.as_ref(), tried);
+        // What a part can be made of, all mostly can; nodes always.
+        tried
             .into_iter()
-            .flatten()
-            .min_by(|(_, a), (_, b)| price(&a.form).total_cmp(&price(&b.form)))
-            .expect("nodes were tried");
-        let spelling = spelling.as_ref().filter(|_| way == Way::Spelled);
-        let best = part.settled(spelling, best);
-        if is_small {
-            return best;
-        }
-        match way {
-            Way::Nodes | Way::Spelled => self.nodes(spelling, best.one_in),
-            Way::FrontCoded => match self.front_coded() {
-                Some(form) => Trained { form, ..best },
-                None => self.nodes(None, ASTRAY_ONE_IN),
-            },
-        }
+            .find_map(|(way, trained)| {
+                let spelling = spelling.as_ref().filter(|_| way.is_spelled());
+                match way {
+                    Way::Nodes | Way::Spelled => {
+                        let trained = part.settled(spelling, trained);
+                        Some(if is_small { trained } else { self.nodes(spelling, trained.one_in) })
+                    }
+                    _ if is_small => Some(trained),
+                    Way::FrontCoded => self.front_coded().map(|form| Trained { form, ..trained }),
+                    Way::Clusters | Way::SpelledClusters => self.clusters(spelling),
+                }
+            })
+            .expect("nodes can be made of all")
+    }
+
+    /// These nodes and all other forms, the one that costs least first; those that take much of what
+    /// separators in their order do come last.
+    fn by_cost(&self, spelling: Option<&Spelling>, nodes: Trained) -> Vec<(Way, Trained)> {
+        let large = LARGE * Sorted::halved_bytes(self.separators) as f64 / self.separators.len() as f64;
+        let is_large = |trained: &Trained| self.bytes_each(&trained.form) > large;
+        let exact = |form| Trained { form, astray: 0, one_in: ASTRAY_ONE_IN };
+        let spelled = spelling.map(|spelling| self.tried(Some(spelling), ASTRAY_ONE_IN));
+        // Text that its spelling makes even has no clusters.
+        let may_cluster = spelled.as_ref().is_none_or(is_large);
+        let clusters = |spelling| if may_cluster { self.clusters(spelling) } else { None };
+        let forms = [
+            (Way::Nodes, Some(nodes)),
+            (Way::Clusters, clusters(None)),
+            (Way::SpelledClusters, spelling.and_then(|spelling| clusters(Some(spelling)))),
+            (Way::Spelled, spelled),
+            (Way::FrontCoded, self.front_coded().map(exact)),
+        ];
+        let price = |trained: &Trained| {
+            (is_large(trained), self.price(&trained.form, self.bytes_each(&trained.form)))
+        };
+        let built =
+            forms.into_iter().filter_map(|(way, trained)| Some((price(trained.as_ref()?), way, trained?)));
+        let mut built: Vec<_> = built.collect();
+        built.sort_by(|((large, a), ..), ((also, b), ..)| large.cmp(also).then(a.total_cmp(b)));
+        built.into_iter().map(|(_, way, trained)| (way, trained)).collect()
+    }
+
+    /// Clusters, of this spelling if there is one. `None` if there are none, or they send too many
+    /// keys too far.
+    fn clusters(&self, spelling: Option<&Spelling>) -> Option<Trained> {
+        let Ground { separators, last_keys, .. } = *self;
+        let last_keys = last_keys?;
+        let heads = match spelling {
+            Some(spelling) => Heads::Spelling(spelling.clone().into()),
+            None => Heads::of(separators, Some(last_keys), ASTRAY_ONE_IN),
+        };
+        CLUSTERS_ONE_IN.into_iter().find_map(|one_in| {
+            let (clusters, missed) = Clusters::build(separators, last_keys, one_in, heads.clone())?;
+            let astray = sent_astray(&missed, |key| clusters.locate(key, |_| {}), last_keys);
+            let form = Form::Clusters(clusters.into());
+            (f64::from(astray) <= self.astray_max()).then_some(Trained { form, astray, one_in })
+        })
+    }
+
+    /// How many keys may be sent too far.
+    fn astray_max(&self) -> f64 {
+        self.last_keys.map_or(0.0, |last_keys| last_keys.of() as f64 * ASTRAY_MAX)
     }
 
     /// Whether separators have few bytes beyond what all share: of such, nodes are mostly best.
@@ -220,18 +286,19 @@ impl Ground<'_> {
     /// [`Ground::nodes`], which may send more keys too far than is allowed.
     fn tried(&self, spelling: Option<&Spelling>, one_in: f64) -> Trained {
         let Ground { separators, last_keys, .. } = *self;
-        let nodes = match spelling.zip(last_keys) {
+        let (nodes, missed) = match spelling.zip(last_keys) {
             Some((spelling, last_keys)) => Nodes::spelled(separators, last_keys, one_in, spelling.clone()),
             None => Nodes::build(separators, last_keys, one_in),
         };
-        let astray = last_keys.map_or(0, |last_keys| sent_astray(&nodes, last_keys));
+        let locate = |key: &[u8]| nodes.locate(key, |_| {}).0;
+        let astray = last_keys.map_or(0, |last_keys| sent_astray(&missed, locate, last_keys));
         Trained { form: Form::Nodes(nodes), astray, one_in }
     }
 
     /// What was tried, if it sends no more keys too far than is allowed; or what does. Where more
     /// keys of a block are sent so than its last one, fewer blocks may be such.
     fn settled(&self, spelling: Option<&Spelling>, tried: Trained) -> Trained {
-        let most = self.last_keys.map_or(0.0, |last_keys| last_keys.of() as f64 * ASTRAY_MAX);
+        let most = self.astray_max();
         let is_settled =
             |trained: &Trained| f64::from(trained.astray) <= most || trained.one_in.is_infinite();
         if is_settled(&tried) {
@@ -252,27 +319,34 @@ impl Ground<'_> {
         let anchors = || (0..separators.len()).step_by(BUCKET);
         let heads: Separators = anchors().map(|i| separators.get(i)).collect();
         let last_keys = last_keys.map(|last_keys| last_keys.only(anchors()));
-        Some(Form::FrontCoded(Nodes::build(&heads, last_keys.as_ref(), ASTRAY_ONE_IN), text))
+        Some(Form::FrontCoded(Nodes::build(&heads, last_keys.as_ref(), ASTRAY_ONE_IN).0, text))
     }
 
-    /// What a form of these separators costs, if it were one of all.
-    fn price(&self, form: &Form) -> f64 {
+    /// Bytes of a form for each of these separators, if it were one of all.
+    fn bytes_each(&self, form: &Form) -> f64 {
         let once = form.bytes_once();
         let each = (form.bytes() - once) as f64 / self.separators.len().max(1) as f64;
-        let bytes = each + once as f64 / self.of.max(1) as f64;
+        each + once as f64 / self.of.max(1) as f64
+    }
+
+    /// What a form costs that takes so many bytes for each separator.
+    fn price(&self, form: &Form, bytes: f64) -> f64 {
         Cost { bytes, lines: form.lines(), blocks: 1.0 + form.ambiguity() }.total()
     }
 }
 
-/// How many keys of the table are sent one block too far: in each block, the last ones down to the
-/// first that is not, since what the index says ascends with keys. [`Nodes`] see to it that that is
-/// one of those that are known.
-fn sent_astray(nodes: &Nodes, last_keys: &LastKeys) -> u32 {
-    let of_block = |block: usize| {
-        let is_astray = |key: &&[u8]| nodes.locate(key, |_| {}).0 > block;
-        last_keys.backwards(block).take_while(is_astray).count() as u32
+/// How many keys of the table are sent one block too far: in each block below one of the separators
+/// `missed`, the last ones down to the first that is not, since what the index says ascends with
+/// keys. [`Nodes`] see to it that that is one of those that are known.
+fn sent_astray(missed: &[u32], locate: impl Fn(&[u8]) -> usize, last_keys: &LastKeys) -> u32 {
+    let of_block = |&block: &u32| {
+        let is_astray = |key: &&[u8]| locate(key) > block as usize;
+        last_keys.backwards(block as usize).take_while(is_astray).count() as u32
     };
-    (0..last_keys.blocks()).map(of_block).sum()
+    let astray = missed.iter().map(of_block).sum();
+    #[cfg(debug_assertions)]
+    assert!((0..last_keys.blocks() as u32).map(|block| of_block(&block)).sum::<u32>() == astray);
+    astray
 }
 
 /// How letters follow each other in some separators and the last keys around them.
@@ -303,7 +377,8 @@ impl Learned {
         self.form.put_behind(begin);
     }
 
-    /// Appends the form (u8: 0 nodes, 1 nodes and front-coded separators, 2 separators), how many
+    /// Appends the form (u8: 0 nodes, 1 nodes and front-coded separators, 2 separators, 3
+    /// clusters), how many
     /// different keys the table has (varint; 0 if it is not known how many are sent astray), how
     /// many of them are (varint), and what the form consists of. `separators` are those that the
     /// index is of.
@@ -312,6 +387,7 @@ impl Learned {
             Form::Nodes(_) => 0,
             Form::FrontCoded(..) => 1,
             Form::Halved(_) => 2,
+            Form::Clusters(_) => 3,
         };
         out.push(number);
         let (astray, of) = self.astray.unwrap_or_default();
@@ -324,6 +400,7 @@ impl Learned {
                 text.encode(out);
             }
             Form::Halved(_) => separators.encode(out),
+            Form::Clusters(clusters) => clusters.encode(out),
         }
     }
 
@@ -349,7 +426,8 @@ impl Learned {
                 form.put_behind(separators.begin());
                 form
             }
-            _ => return decoder.fail("nodes, front-coded separators or separators"),
+            3 => Form::Clusters(Clusters::decode(decoder)?.into()),
+            _ => return decoder.fail("nodes, front-coded separators, separators or clusters"),
         };
         Ok(Learned { form, astray: (of > 0).then_some((astray, of)) })
     }
@@ -367,12 +445,13 @@ impl Learned {
                 (text.locate(key, buckets), None)
             }
             Form::Halved(sorted) => (sorted.locate(key, early), None),
+            Form::Clusters(clusters) => (clusters.locate(key, early), None),
         }
     }
 
     /// By how much [`Learned::locate`] may say too much.
     pub fn reach(&self) -> usize {
-        usize::from(matches!(self.form, Form::Nodes(_)))
+        usize::from(matches!(self.form, Form::Nodes(_) | Form::Clusters(_)))
     }
 
     /// How many keys of the table are sent to a wrong block, counted; `None` if last keys were not
@@ -392,6 +471,7 @@ impl Learned {
         match &self.form {
             Form::Nodes(nodes) => format!("segments and codes, {}", nodes.describe()),
             Form::FrontCoded(nodes, _) => format!("front-coded separators, found by {}", nodes.describe()),
+            Form::Clusters(clusters) => format!("clusters, {}", clusters.describe()),
             Form::Halved(_) => "separators in their order, halved: no other form takes less".into(),
         }
     }
@@ -407,6 +487,7 @@ impl Learned {
             Form::Nodes(nodes) => nodes.len(),
             Form::FrontCoded(_, text) => text.len(),
             Form::Halved(sorted) => sorted.len(),
+            Form::Clusters(clusters) => clusters.len(),
         }
     }
 
@@ -528,7 +609,7 @@ mod tests {
         let built = Learned::build(&paths, None);
         assert!(
             matches!(built.form, Form::FrontCoded(..))
-                && built.bytes() < Nodes::build(&paths, None, ASTRAY_ONE_IN).bytes()
+                && built.bytes() < Nodes::build(&paths, None, ASTRAY_ONE_IN).0.bytes()
         );
     }
 }

@@ -13,21 +13,15 @@
 //! Caller: `index::learned`.
 
 use super::{
-    super::{
-        last_keys::LastKeys,
-        separators::Separators,
-        sorted::{compare_with_prefix, shared_prefix, told_by_head},
-        stored::decode_model,
-    },
-    fields::Fields,
-    letters::Letters,
+    super::{last_keys::LastKeys, separators::Separators, sorted::compare_with_prefix, stored::decode_model},
+    heads::{Heads, untold_max},
     spelling::Spelling,
 };
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
-    key::{common_prefix_len, head},
+    key::common_prefix_len,
 };
-use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Below, Boundaries, LEN_MAX};
+use solera_model::boundaries::{Below, Boundaries, LEN_MAX};
 use std::{
     cell::RefCell,
     cmp::Ordering,
@@ -37,22 +31,6 @@ use std::{
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
-/// How much less may be ambiguous of numbers that letters write.
-const LETTERS_AMBIGUITY: f64 = 2.0 / 3.0;
-/// Fewer separators than this are not worth their fields.
-const FIELDS_MIN: usize = 32;
-/// Of the boundaries that may be taken to lie below a last key, so many may be so because their
-/// heads are the same.
-const UNTOLD: f64 = 0.25;
-/// Cache lines of fields: two.
-const FIELDS_LINES: f64 = 2.0;
-/// Cache lines of letters: two of digits, one or two of what they are worth.
-const LETTERS_LINES: f64 = 3.5;
-/// The same of a spelling: a few rows, which most lookups use.
-const SPELLING_LINES: f64 = 2.5;
-/// So much of a separator a spelling tells at least.
-const SPELLING_TOLD: usize = 4;
-
 /// Learned boundaries.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
@@ -61,93 +39,6 @@ pub(super) struct Nodes {
     /// Separators that do not go by their heads alone.
     grouped: u32,
     heads: Heads,
-}
-
-/// What the head of a piece of text is: a number that the order of texts agrees with.
-#[derive(Clone, Debug)]
-enum Heads {
-    /// Its first eight bytes.
-    Bytes,
-    /// Its first letters.
-    Letters(Box<Letters>),
-    /// The bits that are used.
-    Fields(Box<Fields>),
-    /// What is likely to be below.
-    Spelling(Box<Spelling>),
-}
-
-impl Heads {
-    /// The heads for these separators, above these last keys.
-    fn of(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64) -> Heads {
-        let prefix = shared_prefix(separators).len();
-        let rests = || (0..separators.len()).map(|i| &separators.get(i)[prefix..]);
-        if let Some(letters) = Letters::of(rests()) {
-            return Heads::Letters(letters.into());
-        }
-        let fields = last_keys.and_then(|last_keys| Heads::fields_of(separators, last_keys, one_in));
-        fields.map_or(Heads::Bytes, |fields| Heads::Fields(fields.into()))
-    }
-
-    /// The fields of these separators and last keys, if a separator's number is mostly above that
-    /// of the last key below it.
-    fn fields_of(separators: &Separators, last_keys: &LastKeys, one_in: f64) -> Option<Fields> {
-        if separators.len() < FIELDS_MIN {
-            return None;
-        }
-        let prefix = shared_prefix(separators);
-        let below = |i: usize| last_keys.last(i).strip_prefix(prefix);
-        let pairs = || (0..separators.len()).map(|i| (&separators.get(i)[prefix.len()..], below(i)));
-        let fields = Fields::of(pairs().flat_map(|(rest, below)| [Some(rest), below]).flatten())?;
-        let told = |(rest, below): (&[u8], Option<&[u8]>)| {
-            below.is_none_or(|below| fields.number(below) < fields.number(rest))
-        };
-        let untold = pairs().filter(|pair| !told(*pair)).count() as f64;
-        (untold <= untold_max(last_keys, one_in, separators.len())).then_some(fields)
-    }
-
-    #[inline]
-    fn head(&self, rest: &[u8]) -> u64 {
-        match self {
-            Heads::Bytes => head(rest),
-            Heads::Letters(letters) => letters.number(rest),
-            Heads::Fields(fields) => fields.number(rest),
-            Heads::Spelling(spelling) => spelling.number(rest),
-        }
-    }
-
-    /// How much may be [ambiguous](Boundaries::ambiguity) where codes have 10 bits. Of the same
-    /// ambiguity more keys go astray where separators are written in few letters: each goes on with
-    /// one of sixteen, and not of 256, and so is more often right above the key below it. Of
-    /// hexadecimal keys it is 1.4 times as many (docs/decisions/0007 "How many bits").
-    fn ambiguity_max(&self) -> f64 {
-        match self {
-            Heads::Bytes | Heads::Fields(_) | Heads::Spelling(_) => AMBIGUITY_MEAN_MAX,
-            Heads::Letters(_) => AMBIGUITY_MEAN_MAX * LETTERS_AMBIGUITY,
-        }
-    }
-
-    /// How much of a separator its head tells.
-    fn bytes_told(&self) -> usize {
-        match self {
-            Heads::Bytes => size_of::<u64>(),
-            Heads::Letters(letters) => letters.told(),
-            Heads::Fields(fields) => fields.told(),
-            Heads::Spelling(_) => SPELLING_TOLD,
-        }
-    }
-
-    /// Whether the head of a separator says enough of it: of keys with the same head, so few are
-    /// below it that they may be sent one block too far. Of bytes that is none. Of letters it is
-    /// those that end where it goes on with the lowest letter, and those with bytes that are no
-    /// letters.
-    fn tell(&self, rest: &[u8]) -> bool {
-        match self {
-            Heads::Bytes => told_by_head(rest),
-            Heads::Letters(letters) => rest.len() <= letters.told(),
-            // Only made where last keys are known, which say it themselves.
-            Heads::Fields(_) | Heads::Spelling(_) => false,
-        }
-    }
 }
 
 /// Consecutive separators that share a prefix.
@@ -160,6 +51,15 @@ struct Node {
     /// Ascending by segment.
     groups: Box<[Group]>,
     rests: Rests,
+}
+
+/// A node that was built.
+struct Built {
+    node: Node,
+    /// Which of its groups are to be nodes, with the bytes that are behind a key then.
+    large: Vec<(usize, usize)>,
+    /// Ranks of its separators below which keys are sent too far, if last keys are known.
+    missed: Vec<u32>,
 }
 
 /// Separators `first..last` have the head with which a segment begins.
@@ -228,8 +128,13 @@ impl Nodes {
     /// The index over these separators, of which there are less than 2^31. `last_keys`, if they are
     /// known, are those below each separator, or beginnings that go on as far as heads see.
     /// Of each block in which keys are sent too far there are some that are not, among those; and
-    /// there are so few that no more than about one key in `one_in` is.
-    pub(super) fn build(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64) -> Nodes {
+    /// there are so few that no more than about one key in `one_in` is. Also the ranks of the
+    /// separators below which keys are sent too far, if last keys are known.
+    pub(super) fn build(
+        separators: &Separators,
+        last_keys: Option<&LastKeys>,
+        one_in: f64,
+    ) -> (Nodes, Vec<u32>) {
         let heads = Heads::of(separators, last_keys, one_in);
         Nodes::with_heads(separators, last_keys, one_in, heads)
     }
@@ -240,18 +145,25 @@ impl Nodes {
         last_keys: &LastKeys,
         one_in: f64,
         spelling: Spelling,
-    ) -> Nodes {
+    ) -> (Nodes, Vec<u32>) {
         Nodes::with_heads(separators, Some(last_keys), one_in, Heads::Spelling(spelling.into()))
     }
 
-    fn with_heads(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64, heads: Heads) -> Nodes {
-        let mut nodes: Vec<Node> = Vec::new();
+    fn with_heads(
+        separators: &Separators,
+        last_keys: Option<&LastKeys>,
+        one_in: f64,
+        heads: Heads,
+    ) -> (Nodes, Vec<u32>) {
+        let (mut nodes, mut missed): (Vec<Node>, Vec<u32>) = (Vec::new(), Vec::new());
         // Nodes that a group already names, in order: separators, and how much of them is behind
         // the key already. Breadth first, without recursion: the depth is up to the keys.
         let mut pending = VecDeque::from([(0..separators.len(), 0)]);
         let mut named = 1;
         while let Some((range, path)) = pending.pop_front() {
-            let (node, large) = Node::build(separators, last_keys, one_in, &heads, range, path);
+            let Built { node, large, missed: of_node } =
+                Node::build(separators, last_keys, one_in, &heads, range, path);
+            missed.extend(of_node.into_iter().map(|rank| node.first + rank));
             nodes.push(node);
             let node = nodes.len() - 1;
             for (group, path) in large {
@@ -261,7 +173,7 @@ impl Nodes {
                 pending.push_back((group.first as usize..group.last as usize, path));
             }
         }
-        Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads }
+        (Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads }, missed)
     }
 
     /// Puts `begin`, which was left out of all separators, before the root's prefix.
@@ -273,34 +185,14 @@ impl Nodes {
     /// Appends what heads are (u8: 0 bytes; 1 letters, 2 fields, which follow), then the nodes, a
     /// node's groups before the nodes that they name.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        match &self.heads {
-            Heads::Bytes => out.push(0),
-            Heads::Letters(letters) => {
-                out.push(1);
-                letters.encode(out);
-            }
-            Heads::Fields(fields) => {
-                out.push(2);
-                fields.encode(out);
-            }
-            Heads::Spelling(spelling) => {
-                out.push(3);
-                spelling.encode(out);
-            }
-        }
+        self.heads.encode(out);
         self.nodes.iter().for_each(|node| node.encode(out));
     }
 
     /// Reads what [`Nodes::encode`] wrote. What passes may say wrong numbers, but none above
     /// [`Nodes::len`].
     pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Nodes, DecodeError> {
-        let heads = match decoder.u8("what heads are")? {
-            0 => Heads::Bytes,
-            1 => Heads::Letters(Letters::decode(decoder)?.into()),
-            2 => Heads::Fields(Fields::decode(decoder)?.into()),
-            3 => Heads::Spelling(Spelling::decode(decoder)?.into()),
-            _ => return decoder.fail("heads of bytes, letters, fields or a spelling"),
-        };
+        let heads = Heads::decode(decoder)?;
         let mut nodes = Vec::new();
         // Separators of the nodes that are named and not read yet; those of the root are not known
         // before it is.
@@ -371,24 +263,13 @@ impl Nodes {
         let grouped = f64::from(self.grouped) / self.len().max(1) as f64;
         // A key of a group looks for the group, and halves rests or descends once more.
         let deeper = if self.nodes.len() > 1 { self.nodes[1].boundaries.lines() } else { 4.0 };
-        let heads = match self.heads {
-            Heads::Bytes => 0.0,
-            Heads::Letters(_) => LETTERS_LINES,
-            Heads::Fields(_) => FIELDS_LINES,
-            Heads::Spelling(_) => SPELLING_LINES,
-        };
-        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + heads
+        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + self.heads.lines()
     }
 
     /// What heads are, how many segments there are, and how many separators do not go by heads
     /// alone.
     pub(super) fn describe(&self) -> String {
-        let heads = match self.heads {
-            Heads::Bytes => "bytes",
-            Heads::Letters(_) => "letters",
-            Heads::Fields(_) => "fields",
-            Heads::Spelling(_) => "a spelling",
-        };
+        let heads = self.heads.describe();
         let segments: usize = self.nodes.iter().map(|node| node.boundaries.segments()).sum();
         let (nodes, grouped) = (self.nodes.len(), self.grouped);
         format!("heads of {heads}, {segments} segments in {nodes} nodes, {grouped} separators in groups")
@@ -406,19 +287,8 @@ impl Nodes {
 
     /// Bytes that do not go by how many separators there are.
     pub(super) fn bytes_once(&self) -> usize {
-        let heads = match &self.heads {
-            Heads::Bytes => 0,
-            Heads::Letters(letters) => letters.bytes(),
-            Heads::Fields(fields) => fields.bytes(),
-            Heads::Spelling(spelling) => spelling.bytes(),
-        };
-        size_of_val(&*self.nodes) + heads
+        size_of_val(&*self.nodes) + self.heads.bytes()
     }
-}
-
-/// How many of so many boundaries may have the heads of last keys below them.
-fn untold_max(last_keys: &LastKeys, one_in: f64, boundaries: usize) -> f64 {
-    last_keys.part(one_in) * UNTOLD * boundaries as f64
 }
 
 /// How many separators of a node do not go by their heads alone.
@@ -428,8 +298,7 @@ fn grouped_in(node: &Node) -> u32 {
 
 impl Node {
     /// The node of the separators in `range`, of which the first `path` bytes are behind the key
-    /// that comes to it; and which of its groups are to be nodes, with the bytes that are behind a
-    /// key then.
+    /// that comes to it.
     fn build(
         separators: &Separators,
         last_keys: Option<&LastKeys>,
@@ -437,7 +306,7 @@ impl Node {
         of: &Heads,
         range: Range<usize>,
         path: usize,
-    ) -> (Node, Vec<(usize, usize)>) {
+    ) -> Built {
         let shared =
             |first: usize, last: usize| common_prefix_len(separators.get(first), separators.get(last));
         let prefix = if range.is_empty() { path } else { shared(range.start, range.end - 1) };
@@ -471,12 +340,12 @@ impl Node {
             Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
             None => !of.tell(rest(range.start + i)),
         };
-        let boundaries = match last_keys.zip(floors.as_ref()) {
+        let (boundaries, missed) = match last_keys.zip(floors.as_ref()) {
             Some((last_keys, last)) => {
                 let below = Below { last, from: &from, missed_max: last_keys.part(one_in) };
-                Boundaries::above(below, &heads, grouped)
+                Boundaries::above_missed(below, &heads, grouped)
             }
-            None => Boundaries::with_ambiguity(of.ambiguity_max(), &heads, grouped),
+            None => (Boundaries::with_ambiguity(of.ambiguity_max(), &heads, grouped), Vec::new()),
         };
         let (mut groups, mut large, mut rests) = (Vec::new(), Vec::new(), Rests::default());
         let mut first = 0;
@@ -508,7 +377,8 @@ impl Node {
         rests.ends.shrink_to_fit();
         let prefix =
             if range.is_empty() { Box::default() } else { separators.get(range.start)[path..prefix].into() };
-        (Node { first: range.start as u32, prefix, boundaries, groups: groups.into(), rests }, large)
+        let node = Node { first: range.start as u32, prefix, boundaries, groups: groups.into(), rests };
+        Built { node, large, missed }
     }
 
     /// The group whose head begins this segment, if there is one.
@@ -589,7 +459,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::letters::Letters, *};
     use proptest::prelude::*;
 
     /// Every key must be located where counting does, or one further, under heads of these letters.
@@ -598,7 +468,7 @@ mod tests {
         let mut is_letter = [false; 256];
         letters.iter().for_each(|&letter| is_letter[usize::from(letter)] = true);
         let letters = Letters::new(&is_letter, longest).unwrap();
-        let nodes = Nodes::with_heads(&built, None, 1.0, Heads::Letters(letters.into()));
+        let (nodes, _) = Nodes::with_heads(&built, None, 1.0, Heads::Letters(letters.into()));
         let own = separators.iter().flat_map(|separator| {
             let mut beside = [&b"0"[..], b"a", b"g", b"\0"].map(|more| [separator, more].concat()).to_vec();
             beside.push(separator.clone());
@@ -640,7 +510,7 @@ mod tests {
             .step_by(45)
             .map(|i| &keys[i].as_bytes()[..=common_prefix_len(keys[i - 1].as_bytes(), keys[i].as_bytes())])
             .collect();
-        let nodes = Nodes::build(&separators, None, 1.0);
+        let nodes = Nodes::build(&separators, None, 1.0).0;
         assert!(matches!(nodes.heads, Heads::Letters(_)));
         let too_far = keys
             .iter()
