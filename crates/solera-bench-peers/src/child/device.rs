@@ -12,6 +12,7 @@
 use super::{
     Child,
     threads::{Done, random_of, shares, together},
+    with_cpu,
 };
 use crate::{engine::Result, phase::Measured, process};
 use std::{
@@ -58,21 +59,23 @@ impl Child<'_> {
         let places = (len / READ_BYTES as u64).max(1);
         let (clock, limit_ns) = (&self.clock, self.limit_ns());
         let clients = shares(self.task.operations, self.task.threads);
-        let done = together(
-            clients.into_iter().enumerate().collect(),
-            || Ok((open(&path)?, Aligned::new(READ_BYTES))),
-            |(client, share), (file, mut buffer)| {
-                let mut random = random_of(seed, client);
-                let mut done = Done::begin_timed(clock);
-                while done.operations < share.len() as u64 && done.ns() < limit_ns {
-                    file.read_at(buffer.bytes(), random.below(places) * READ_BYTES as u64)?;
-                    done.lap(clock, 1);
-                }
-                Ok(done)
-            },
-        )?;
-        let measured = Done::of_all(done)?.measured();
-        Ok(Measured { bytes_read: Some(measured.operations * READ_BYTES as u64), ..measured })
+        with_cpu(|| {
+            let done = together(
+                clients.into_iter().enumerate().collect(),
+                || Ok((open(&path)?, Aligned::new(READ_BYTES))),
+                |(client, share), (file, mut buffer)| {
+                    let mut random = random_of(seed, client);
+                    let mut done = Done::begin_timed(clock);
+                    while done.operations < share.len() as u64 && done.ns() < limit_ns {
+                        file.read_at(buffer.bytes(), random.below(places) * READ_BYTES as u64)?;
+                        done.lap(clock, 1);
+                    }
+                    Ok(done)
+                },
+            )?;
+            let measured = Done::of_all(done)?.measured();
+            Ok(Measured { bytes_read: Some(measured.operations * READ_BYTES as u64), ..measured })
+        })
     }
 
     /// Of all files, by one client.
@@ -80,21 +83,23 @@ impl Child<'_> {
         self.engine()?;
         process::settle_device();
         let mut buffer = Aligned::new(SCAN_BYTES);
-        let mut done = Done::begin(&self.clock);
-        let mut bytes = 0;
-        for (path, _) in process::files(&self.task.directory)? {
-            let file = open(&path)?;
-            let mut at = 0;
-            loop {
-                let read = file.read_at(buffer.bytes(), at)?;
-                at += read as u64;
-                done.lap(&self.clock, 1);
-                if read < SCAN_BYTES {
-                    break;
+        with_cpu(|| {
+            let mut done = Done::begin(&self.clock);
+            let mut bytes = 0;
+            for (path, _) in process::files(&self.task.directory)? {
+                let file = open(&path)?;
+                let mut at = 0;
+                loop {
+                    let read = file.read_at(buffer.bytes(), at)?;
+                    at += read as u64;
+                    done.lap(&self.clock, 1);
+                    if read < SCAN_BYTES {
+                        break;
+                    }
                 }
+                bytes += at;
             }
-            bytes += at;
-        }
-        Ok(Measured { bytes_read: Some(bytes), ..done.measured() })
+            Ok(Measured { bytes_read: Some(bytes), ..done.measured() })
+        })
     }
 }

@@ -3,8 +3,8 @@
 //! A new database takes every pair in random order. The reads begin when the last put has returned:
 //! flushes and merges may be under way or due.
 //!
-//! What must hold: nothing waits for the engine to settle. The time of the load is not measured;
-//! but the processor time of `fresh_scans` counts it. Each call loads anew.
+//! What must hold: nothing waits for the engine to settle. Neither the time nor the processor time
+//! of the load is measured, but what its flushes and merges take meanwhile is. Each call loads anew.
 //!
 //! Caller: `Child::measure`.
 

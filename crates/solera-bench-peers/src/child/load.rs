@@ -17,6 +17,7 @@ use super::{
     mixed::HeldOut,
     reads::{PAIR, found},
     threads::{Done, shares, together},
+    with_cpu,
 };
 use crate::{
     engine::{Engine, Result, Setting},
@@ -147,32 +148,34 @@ impl Child<'_> {
         Random::new(seed).shuffle(&mut order);
         process::settle_device();
         let written = process::written_bytes();
-        let done = together(
-            shares(order.len(), self.task.threads),
-            || Ok(()),
-            |share, ()| {
-                let mut done = Done::begin_timed(clock);
-                let mut bytes = 0;
-                engine.put_all(&mut share.map(|i| {
-                    let pair = (pairs.get(order[i] as usize).0, &self.fresh[i % FRESH_VALUES][..]);
-                    bytes += (pair.0.len() + pair.1.len()) as u64;
-                    done.lap(clock, 1);
-                    pair
-                }))?;
-                Ok((done, bytes))
-            },
-        )?;
-        let (done, bytes): (Vec<Done>, Vec<u64>) = done.into_iter().unzip();
-        let (done, bytes) = (Done::of_all(done)?, bytes.iter().sum::<u64>().max(1) as f64);
-        engine.settle()?;
-        let seconds = (self.clock.monotonic_ns() - done.start_ns) as f64 / 1e9;
-        Ok(Measured {
-            seconds,
-            write_ns_max: done.latencies.as_ref().map(Histogram::max),
-            written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
-            space_per_byte: Some(process::directory_bytes(&self.task.directory)? as f64 / bytes),
-            resident_bytes: self.idle_bytes.map(|idle| process::resident_bytes().saturating_sub(idle)),
-            ..done.measured()
+        with_cpu(|| {
+            let done = together(
+                shares(order.len(), self.task.threads),
+                || Ok(()),
+                |share, ()| {
+                    let mut done = Done::begin_timed(clock);
+                    let mut bytes = 0;
+                    engine.put_all(&mut share.map(|i| {
+                        let pair = (pairs.get(order[i] as usize).0, &self.fresh[i % FRESH_VALUES][..]);
+                        bytes += (pair.0.len() + pair.1.len()) as u64;
+                        done.lap(clock, 1);
+                        pair
+                    }))?;
+                    Ok((done, bytes))
+                },
+            )?;
+            let (done, bytes): (Vec<Done>, Vec<u64>) = done.into_iter().unzip();
+            let (done, bytes) = (Done::of_all(done)?, bytes.iter().sum::<u64>().max(1) as f64);
+            engine.settle()?;
+            let seconds = (self.clock.monotonic_ns() - done.start_ns) as f64 / 1e9;
+            Ok(Measured {
+                seconds,
+                write_ns_max: done.latencies.as_ref().map(Histogram::max),
+                written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
+                space_per_byte: Some(process::directory_bytes(&self.task.directory)? as f64 / bytes),
+                resident_bytes: self.idle_bytes.map(|idle| process::resident_bytes().saturating_sub(idle)),
+                ..done.measured()
+            })
         })
     }
 }

@@ -172,8 +172,7 @@ impl<'a> Child<'a> {
             Phase::Scan1000 => self.probes(ask.repeat, 1, wide / 10 + 1, 1000),
             _ => self.probes(ask.repeat, operations, 1, 1),
         };
-        let cpu = process::cpu_seconds();
-        let mut measured = match ask.phase {
+        Ok(match ask.phase {
             Phase::LoadSorted | Phase::LoadRandom => self.load(ask.phase)?,
             Phase::FreshFound => self.fresh_found(&probes.uniform)?,
             Phase::FreshScan100 => self.fresh_scans(&probes.scans, 100)?,
@@ -206,10 +205,47 @@ impl<'a> Child<'a> {
                 let mix = ask.phase.mix().ok_or("a phase without a mix")?;
                 self.mixed(mix, seed)?
             }
+        })
+    }
+}
+
+/// What the work comes to, and the processor time that the process spends meanwhile. What a phase
+/// prepares lies outside.
+fn with_cpu(work: impl FnOnce() -> Result<Measured>) -> Result<Measured> {
+    let cpu = process::cpu_seconds();
+    let measured = work()?;
+    Ok(Measured { cpu_seconds: process::cpu_seconds() - cpu, ..measured })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_tells_its_processor_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let task = Task {
+            engine: "solera".into(),
+            directory: directory.path().join("database"),
+            source: "uniform/8+64@20000".parse().unwrap(),
+            entries: 1,
+            memory_bytes: 64 << 20,
+            direct: false,
+            lz4: false,
+            operations: 2000,
+            pass_seconds: 1.0,
+            seed: 1,
+            threads: 1,
         };
-        if measured.cpu_seconds == 0.0 {
-            measured.cpu_seconds = process::cpu_seconds() - cpu;
-        }
-        Ok(measured)
+        // Not every file system can be read past the page cache.
+        let is_of_device = |phase: &Phase| matches!(phase, Phase::DeviceRead | Phase::DeviceScan);
+        let mut phases = Phase::all().to_vec();
+        phases.retain(|phase| !is_of_device(phase));
+        let asks = phases.iter().map(|&phase| Ask { phase, repeat: 0 });
+        let mut told = Vec::new();
+        alone(&task, asks, &mut |measured| told.push(measured.cpu_seconds)).unwrap();
+        assert_eq!(told.len(), phases.len());
+        let without = phases.iter().zip(&told).filter(|(_, cpu_seconds)| **cpu_seconds <= 0.0);
+        assert_eq!(without.map(|(phase, _)| phase.name()).collect::<Vec<_>>(), [""; 0]);
     }
 }

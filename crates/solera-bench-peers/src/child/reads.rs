@@ -15,6 +15,7 @@
 use super::{
     Child,
     threads::{Done, shares, together},
+    with_cpu,
 };
 use crate::{
     engine::{Reader, Result},
@@ -94,77 +95,83 @@ impl Child<'_> {
     }
 
     pub(super) fn two_threads(&self, probes: &Packed) -> Result<Measured> {
-        Ok(self.pass(probes, shares(probes.len(), PAIR), false, &found)?.measured())
+        with_cpu(|| Ok(self.pass(probes, shares(probes.len(), PAIR), false, &found)?.measured()))
     }
 
     /// A client has its share of the calls.
     pub(super) fn multi_get(&self, probes: &Packed) -> Result<Measured> {
         let (engine, clock, limit_ns) = (self.engine()?, &self.clock, self.limit_ns());
         let all: Vec<_> = probes.iter().collect();
-        let done = together(
-            shares(all.len() / MULTI_GET_KEYS, self.task.threads),
-            || engine.reader(),
-            |share, mut reader| {
-                let mut done = Done::begin_timed(clock);
-                let mut right = 0;
-                let share = &all[share.start * MULTI_GET_KEYS..share.end * MULTI_GET_KEYS];
-                for group in share.chunks_exact(MULTI_GET_KEYS) {
-                    let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
-                    reader.multi_get(&keys, &mut |i, value| right += u64::from(value == group[i].1))?;
-                    done.lap(clock, MULTI_GET_KEYS as u64);
-                    if done.ns() > limit_ns {
-                        break;
+        with_cpu(|| {
+            let done = together(
+                shares(all.len() / MULTI_GET_KEYS, self.task.threads),
+                || engine.reader(),
+                |share, mut reader| {
+                    let mut done = Done::begin_timed(clock);
+                    let mut right = 0;
+                    let share = &all[share.start * MULTI_GET_KEYS..share.end * MULTI_GET_KEYS];
+                    for group in share.chunks_exact(MULTI_GET_KEYS) {
+                        let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
+                        reader.multi_get(&keys, &mut |i, value| right += u64::from(value == group[i].1))?;
+                        done.lap(clock, MULTI_GET_KEYS as u64);
+                        if done.ns() > limit_ns {
+                            break;
+                        }
                     }
-                }
-                done.wrong = done.operations - right;
-                Ok(done)
-            },
-        )?;
-        Ok(Done::of_all(done)?.measured())
+                    done.wrong = done.operations - right;
+                    Ok(done)
+                },
+            )?;
+            Ok(Done::of_all(done)?.measured())
+        })
     }
 
     /// Each probe is the first key of a scan and the last key that it must see.
     pub(super) fn scans(&self, probes: &Packed, entries: usize) -> Result<Measured> {
         let (engine, clock, limit_ns) = (self.engine()?, &self.clock, self.limit_ns());
-        let done = together(
-            shares(probes.len(), self.task.threads),
-            || engine.reader(),
-            |share, mut reader| {
-                let mut failed = None;
-                let mut last = Vec::new();
-                let mut touched = 0u64;
-                let (pass, latencies) =
-                    measure::latencies(clock, probes, share, limit_ns, |from, expected| {
-                        let scanned = reader.scan(from, entries, false, &mut |key, value| {
-                            touched += value.last().copied().map_or(0, u64::from);
-                            last.clear();
-                            last.extend_from_slice(key);
-                        });
-                        if let Err(error) = scanned {
-                            failed = Some(error);
-                        }
-                        Ok(last == expected)
-                    })?;
-                black_box(touched);
-                failed.map_or(Ok(Done::of(pass, Some(latencies))), Err)
-            },
-        )?;
-        Ok(Done::of_all(done)?.measured())
+        with_cpu(|| {
+            let done = together(
+                shares(probes.len(), self.task.threads),
+                || engine.reader(),
+                |share, mut reader| {
+                    let mut failed = None;
+                    let mut last = Vec::new();
+                    let mut touched = 0u64;
+                    let (pass, latencies) =
+                        measure::latencies(clock, probes, share, limit_ns, |from, expected| {
+                            let scanned = reader.scan(from, entries, false, &mut |key, value| {
+                                touched += value.last().copied().map_or(0, u64::from);
+                                last.clear();
+                                last.extend_from_slice(key);
+                            });
+                            if let Err(error) = scanned {
+                                failed = Some(error);
+                            }
+                            Ok(last == expected)
+                        })?;
+                    black_box(touched);
+                    failed.map_or(Ok(Done::of(pass, Some(latencies))), Err)
+                },
+            )?;
+            Ok(Done::of_all(done)?.measured())
+        })
     }
 
     pub(super) fn full_scan(&self, backwards: bool) -> Result<Measured> {
-        let mut reader = self.engine()?.reader()?;
-        let (mut bytes, mut touched) = (0, 0u64);
-        let start = self.clock.monotonic_ns();
-        let operations = reader.scan(b"", usize::MAX, backwards, &mut |key, value| {
-            bytes += (key.len() + value.len()) as u64;
-            touched += value.last().copied().map_or(0, u64::from);
-        })? as u64;
-        black_box(touched);
-        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
-        let right = (operations, bytes) == (self.set.pairs.len() as u64, self.set.pairs.bytes());
-        let bytes_read = Some(bytes);
-        Ok(Measured { operations, seconds, bytes_read, wrong: u64::from(!right), ..Measured::default() })
+        with_cpu(|| {
+            let mut reader = self.engine()?.reader()?;
+            let (mut bytes, mut touched) = (0, 0u64);
+            let start = self.clock.monotonic_ns();
+            let operations = reader.scan(b"", usize::MAX, backwards, &mut |key, value| {
+                bytes += (key.len() + value.len()) as u64;
+                touched += value.last().copied().map_or(0, u64::from);
+            })? as u64;
+            black_box(touched);
+            let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+            let right = (operations, bytes) == (self.set.pairs.len() as u64, self.set.pairs.bytes());
+            let bytes_read = Some(bytes);
+            Ok(Measured { operations, seconds, bytes_read, wrong: u64::from(!right), ..Measured::default() })
+        })
     }
 }
 
