@@ -2,12 +2,11 @@
 //! in turn, and collects what they say (`Results`).
 //!
 //! `Comparison` says what to compare. `Memory` names the budget that each engine gets. `read` reads
-//! results of earlier runs.
+//! results of earlier runs. `HUGE_PAGES` is what every process of an engine is started with.
 //!
 //! What must hold: every engine takes its turn within every repeat of every phase, and the next
 //! engine begins the next repeat. A wrong answer, or any failure of a child, ends the run. The
-//! caller's `keep` gets all results after each phase, so an interrupted run loses one phase. `run`
-//! has every process ask its allocator for huge pages.
+//! caller's `keep` gets all results after each phase, so an interrupted run loses one phase.
 //!
 //! Callers: `main` runs it and reads results; `pieces` makes comparisons; `instructions`, `aim`,
 //! `column` and `report` use its types of results.
@@ -242,7 +241,7 @@ struct Worker {
 /// What every engine's process has the allocator do: ask for huge pages. Caches of blocks are in
 /// its memory, except LMDB's, and lookups in them wait for page tables otherwise: found reads of
 /// RocksDB and Solera are 1.18 times as fast with it.
-const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+pub const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
 impl Worker {
     /// The worker, and how many pairs of how many bytes it has made.

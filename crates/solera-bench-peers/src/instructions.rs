@@ -13,7 +13,7 @@
 
 use crate::{
     child::{self, Ask, Task},
-    compare::EngineResults,
+    compare::{EngineResults, HUGE_PAGES},
     engine::Result,
     phase::{Measured, Phase},
 };
@@ -50,6 +50,7 @@ fn count(task: &Task, phase: Phase, passes: usize) -> Result<(u64, Vec<(String, 
         .args(["--tool=callgrind", "--cache-sim=yes", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe()?)
         .args(["once", &serde_json::to_string(task)?, &phase.name(), &passes.to_string()])
+        .env(HUGE_PAGES.0, HUGE_PAGES.1)
         .output()
         .map_err(|error| format!("cannot run valgrind (Debian: apt-get install -y valgrind): {error}"))?;
     let said = String::from_utf8_lossy(&ran.stderr);
