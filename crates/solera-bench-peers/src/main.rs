@@ -144,7 +144,8 @@ struct Compare {
     /// RocksDB
     #[arg(long)]
     direct: bool,
-    /// Compress data blocks with LZ4, in the engines that can; generated values do not compress
+    /// Compress data blocks with LZ4, in the engines that can, and with Snappy in SurrealKV, which
+    /// has no LZ4; LMDB and redb do not compress. Generated values do not compress
     #[arg(long)]
     lz4: bool,
     /// Reads per pass; scans are fewer

@@ -13,6 +13,7 @@ use crate::{
     aim,
     column::{COLUMNS, RATE, cells, median},
     compare::{Results, SetResults},
+    engines,
     phase::Phase,
 };
 use solera_bench::{
@@ -57,6 +58,19 @@ fn title(set: &SetResults) -> String {
     }
 }
 
+/// What compresses the data, and in which engines something else or nothing does.
+fn compression(set: &SetResults) -> String {
+    if !set.lz4 {
+        return "no compression".into();
+    }
+    let another = set.engines.iter().filter_map(|engine| match engines::compression(&engine.engine) {
+        Some("LZ4") => None,
+        other => Some(format!("{} in {}", other.unwrap_or("none"), engine.engine)),
+    });
+    let another: Vec<String> = another.collect();
+    if another.is_empty() { "LZ4".into() } else { format!("LZ4 ({})", another.join(", ")) }
+}
+
 fn conditions(set: &SetResults) -> String {
     let clients = match set.threads {
         1 => String::new(),
@@ -71,7 +85,7 @@ fn conditions(set: &SetResults) -> String {
         set.entries,
         shown(Quantity::Bytes, set.data_bytes as f64),
         shown(Quantity::Bytes, set.memory_bytes as f64),
-        if set.lz4 { "LZ4" } else { "no compression" },
+        compression(set),
         if set.direct { "; tables read past the page cache" } else { "" }
     )
 }
@@ -233,6 +247,25 @@ fn picture(set: &SetResults) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::EngineResults;
+
+    #[test]
+    fn a_set_tells_which_engines_do_not_compress_with_lz4() {
+        let engine = |name: &str| EngineResults { engine: name.into(), phases: Vec::new() };
+        let mut set = SetResults {
+            name: "uniform/8+64".into(),
+            entries: 5,
+            data_bytes: 360,
+            memory_bytes: 1000,
+            direct: false,
+            lz4: true,
+            threads: 1,
+            engines: ["solera", "rocksdb-tuned", "lmdb", "surrealkv"].map(engine).into(),
+        };
+        assert!(conditions(&set).contains("; LZ4 (none in lmdb, Snappy in surrealkv)"));
+        set.lz4 = false;
+        assert!(conditions(&set).contains("no compression") && !conditions(&set).contains("Snappy"));
+    }
 
     #[test]
     fn a_set_tells_its_clients_if_they_are_not_one() {

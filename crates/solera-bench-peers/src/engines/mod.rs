@@ -1,5 +1,5 @@
-//! The engines that can be measured: `NAMES`, `open`, and `versions`, which peers these are. Eight
-//! adapters serve thirteen names.
+//! The engines that can be measured: `NAMES`, `open`, `versions`, which peers these are, and
+//! `compression`, what compresses where LZ4 is asked for. Eight adapters serve thirteen names.
 //!
 //! `open` gives the `Engine` of a name. Several names of one adapter are its settings, or ways to
 //! use it. `bare` is no database, but what a lookup in memory costs at least.
@@ -8,7 +8,7 @@
 //! Solera is set as users get it. An adapter says why it sets what it sets. Without the feature
 //! `rocksdb`, `open` refuses the three `rocksdb` names, which `NAMES` has all the same.
 //!
-//! Callers: `compare` checks names and reports versions; `child` opens.
+//! Callers: `compare` checks names and reports versions; `child` opens; `report` tells compression.
 
 mod bare;
 mod coordinode;
@@ -38,6 +38,16 @@ pub const NAMES: [&str; 13] = [
     "coordinode",
     "bare",
 ];
+
+/// What compresses the data of the engine of this name where LZ4 is asked for; of some, nothing.
+pub fn compression(name: &str) -> Option<&'static str> {
+    match name {
+        "lmdb" | "redb" | "bare" => None,
+        // It has no LZ4.
+        "surrealkv" => Some("Snappy"),
+        _ => Some("LZ4"),
+    }
+}
 
 /// The packages that the peers are, by [`LOCK`].
 const PACKAGES: [&str; 8] = [
