@@ -4,8 +4,9 @@
 //! `solera_bench` data set. `pair_bytes` and `entries` say about how large it will be; `shrunk`
 //! asks for less.
 //!
-//! What must hold: a source comes back from its text, as `Task` carries it. The first `/` ends the
-//! keys, so a file's path has none. Pairs are 8 and 64 bytes if the user does not say.
+//! What must hold: a source comes back from its text, as `Task` carries it. A file's path may have
+//! `/` and `@`: what follows the last of them counts as sizes or pairs only if it is some. Pairs are
+//! 8 and 64 bytes if the user does not say.
 //!
 //! Callers: `main` and `pieces` read one; `pieces` shrinks it. `main` and `compare` size it,
 //! `child` makes it.
@@ -19,6 +20,9 @@ const SAMPLE_PAIR_BYTES: u64 = 64;
 const SAMPLE_PAIRS: usize = 41_862;
 /// A set of so many pairs is not made smaller.
 const SHRINKS_FROM: usize = 1_000_000;
+/// What the text of a source begins with whose keys are a file's.
+const SOSD: &str = "sosd:";
+const LINES: &str = "lines:";
 /// What generated pairs are like if the user does not say.
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
 
@@ -33,6 +37,19 @@ pub enum Source {
 }
 
 impl Source {
+    /// Keys of a file: `sosd:FILE` or `lines:FILE`, with sizes and pairs behind it if they are some.
+    fn of_file(text: &str) -> Result<Self, String> {
+        let split = |text, by| str::rsplit_once(text, by);
+        let pairs = split(text, '@').and_then(|(rest, count)| {
+            let count: usize = count.parse().ok().filter(|&count| count > 0)?;
+            Some((rest, count))
+        });
+        let (rest, entries) = pairs.map_or((text, None), |(rest, count)| (rest, Some(count)));
+        let sized = split(rest, '/').and_then(|(keys, sizes)| Some((keys, sizes.parse().ok()?)));
+        let (keys, sizes) = sized.unwrap_or((rest, SIZES));
+        Ok(Source::Generated { keys: keys.parse()?, sizes, entries })
+    }
+
     /// Makes the data: so many pairs, unless it says how many itself.
     pub fn make(&self, entries: usize, seed: u64) -> Result<DataSet, String> {
         match self {
@@ -88,6 +105,9 @@ impl FromStr for Source {
         if text == "git-history" {
             return Ok(Source::GitHistory);
         }
+        if text.starts_with(SOSD) || text.starts_with(LINES) {
+            return Source::of_file(text);
+        }
         let (rest, entries) = match text.rsplit_once('@') {
             None => (text, None),
             Some((rest, count)) => match count.parse() {
@@ -109,7 +129,11 @@ impl fmt::Display for Source {
         match self {
             Source::GitHistory => f.write_str("git-history"),
             Source::Generated { keys, sizes, entries } => {
-                write!(f, "{keys}/{sizes}")?;
+                match keys {
+                    Keys::Family(family) => write!(f, "{family}/{sizes}")?,
+                    Keys::Sosd(path) => write!(f, "{SOSD}{}/{sizes}", path.display())?,
+                    Keys::Lines(path) => write!(f, "{LINES}{}/{sizes}", path.display())?,
+                }
                 entries.map_or(Ok(()), |entries| write!(f, "@{entries}"))
             }
         }
@@ -146,6 +170,21 @@ mod tests {
     fn sources_come_back_from_their_text() {
         for text in ["git-history", "uniform/8+64", "wiki-like/udb@1000", "strings/8+1024"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
+        }
+        for (text, path, entries) in [
+            ("lines:/usr/share/dict/words", "/usr/share/dict/words", None),
+            ("lines:/usr/share/dict/words/up2x", "/usr/share/dict/words", None),
+            ("sosd:data/books@1000", "data/books", Some(1000)),
+            ("sosd:me@home/books/8+64@1000", "me@home/books", Some(1000)),
+            ("lines:words@5/8+64", "words@5", None),
+            ("lines:words@5", "words", Some(5)),
+        ] {
+            let source: Source = text.parse().unwrap();
+            assert_eq!(source.to_string().parse(), Ok(source.clone()), "{text}");
+            let Source::Generated { keys, entries: told, .. } = source else { panic!("{text}") };
+            let is_lines = text.starts_with(LINES);
+            let expected = if is_lines { Keys::Lines(path.into()) } else { Keys::Sosd(path.into()) };
+            assert_eq!((keys, told), (expected, entries), "{text}");
         }
         assert_eq!("clustered".parse::<Source>().unwrap().to_string(), "clustered/8+64");
         for wrong in ["", "uniform@", "uniform@0", "uniform/7", "nobody/8+64", "git-history@5"] {
