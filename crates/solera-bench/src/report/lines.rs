@@ -3,15 +3,15 @@
 //! `draw` makes a `Drawing` with a scale at the left and names above; colours are those of
 //! `report::picture`.
 //!
-//! What must hold: a chart has at most five lines, since there are colours for no more. Lines stay
-//! in the picture and are named.
+//! What must hold: no two lines look alike. There are colours for seven; more lines have the same
+//! colours again, with dashes, which are longer each time. Lines stay in the picture and are named.
 //!
 //! Callers: `paper::document`, for `Lines`; `solera-bench-peers`, for reads over size.
 
 use super::{
     html::escape,
     number::{Quantity, count, digits},
-    picture::{Drawing, fitted, name_width},
+    picture::{Drawing, LINE_COLOURS, fitted, name_width},
 };
 use std::fmt::Write;
 
@@ -82,10 +82,16 @@ impl LineChart<'_> {
         let mut left = LEFT;
         for (i, (name, points)) in self.lines.iter().enumerate() {
             let width = widths[i] * share_of_room;
+            let (colour, dash) = (i % LINE_COLOURS, dash(i / LINE_COLOURS));
+            let sample = match dash.is_empty() {
+                true => {
+                    format!("<rect class=\"k{colour}\" x=\"{left:.1}\" y=\"5\" width=\"12\" height=\"12\"/>")
+                }
+                false => format!("<path class=\"line k{colour}\"{dash} d=\"M{left:.1} 11h12\"/>"),
+            };
             let _ = write!(
                 out,
-                "<rect class=\"k{i}\" x=\"{left:.1}\" y=\"5\" width=\"12\" height=\"12\"/><text x=\"{:.1}\" y=\"11\"{}>{}</text>\
-                 <path class=\"line k{i}\" d=\"",
+                "{sample}<text x=\"{:.1}\" y=\"11\"{}>{}</text><path class=\"line k{colour}\"{dash} d=\"",
                 left + 17.0,
                 fitted(name, width),
                 escape(name)
@@ -109,9 +115,42 @@ impl LineChart<'_> {
     }
 }
 
+/// The attribute of lines that have their colours for so many times already: longer dashes each
+/// time.
+fn dash(times: usize) -> String {
+    match times {
+        0 => String::new(),
+        times => format!(" stroke-dasharray=\"{} 2\"", 3 * times - 1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::picture::PARTS, *};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_line_of_a_chart_has_a_stroke_and_no_two_look_alike() {
+        let points = [(0.0, 1.0), (1.0, 2.0)];
+        let names: Vec<String> = (0..3 * LINE_COLOURS).map(|i| format!("line {i}")).collect();
+        let chart = LineChart {
+            title: "Time",
+            quantity: Quantity::Plain("µs"),
+            better: "lower",
+            over: "operations",
+            mark: None,
+            lines: names.iter().map(|name| (&name[..], &points[..])).collect(),
+        };
+        let svg = chart.draw().figure();
+        let drawn = svg.split("<path class=\"line ").skip(1).map(|rest| rest.split_once(" d=\"").unwrap());
+        let lines = drawn.filter(|(_, points)| points.contains('L')).map(|(look, _)| look);
+        let looks: BTreeSet<&str> = lines.clone().collect();
+        assert_eq!((lines.count(), looks.len()), (names.len(), names.len()), "{looks:?}");
+        for look in looks {
+            let colour = look.split('"').next().unwrap();
+            assert!(PARTS.contains(&format!("path.line.{colour} {{ stroke: var(--{colour}); }}")), "{look}");
+        }
+    }
 
     #[test]
     fn lines_stay_in_the_picture_and_are_named() {

@@ -31,8 +31,11 @@ svg .name { text-anchor: end; fill: var(--soft); } svg .number { font-weight: 60
 .grid { stroke: var(--line); fill: none; }
 path.line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 path.line.k0 { stroke: var(--k0); } path.line.k1 { stroke: var(--k1); } path.line.k2 { stroke: var(--k2); }
-path.line.k3 { stroke: var(--k3); } path.line.k4 { stroke: var(--k4); }
+path.line.k3 { stroke: var(--k3); } path.line.k4 { stroke: var(--k4); } path.line.k5 { stroke: var(--k5); }
+path.line.k6 { stroke: var(--k6); }
 ";
+/// Colours that the CSS has for lines. Of thin lines the eye would not tell more of them apart.
+pub(super) const LINE_COLOURS: usize = 7;
 /// Width of a sheet: two columns of bar charts, or one line chart.
 const SHEET_WIDTH: f64 = 860.0;
 const GAP: f64 = 20.0;
