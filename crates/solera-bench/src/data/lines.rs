@@ -35,13 +35,14 @@ pub(super) fn read(path: &Path, n: usize, random: &mut Random) -> Result<Vec<Vec
     }
     #[expect(clippy::disallowed_methods, reason = "the keys are the user's file, not the database's")]
     let bytes = std::fs::read(path).map_err(fail)?;
-    let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
+    let all = || bytes.split(|&byte| byte == b'\n');
+    if let Some((number, line)) = (1..).zip(all()).find(|(_, line)| line.len() > LINE_BYTES_MAX) {
+        let len = line.len();
+        return Err(wrong(format!("line {number} has {len} bytes, and a key at most {LINE_BYTES_MAX}")));
+    }
+    let mut lines: Vec<&[u8]> = all().filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return Err(wrong("holds no lines, which would be keys".into()));
-    }
-    if let Some(number) = lines.iter().position(|line| line.len() > LINE_BYTES_MAX) {
-        let len = lines[number].len();
-        return Err(wrong(format!("line {number} has {len} bytes, and a key at most {LINE_BYTES_MAX}")));
     }
     if n < lines.len() {
         random.shuffle(&mut lines);
@@ -82,7 +83,10 @@ mod tests {
         };
         refused(b"", "no lines");
         refused(b"\n\n", "no lines");
-        refused(&[&[b'a'; LINE_BYTES_MAX + 1][..], b"\nb"].concat(), "line 0 has 65536 bytes");
+        // The number is that of the file's line, empty ones counted, as an editor counts.
+        let long = [b'a'; LINE_BYTES_MAX + 1];
+        refused(&[&long[..], b"\nb"].concat(), "line 1 has 65536 bytes");
+        refused(&[b"b\n\n", &long[..]].concat(), "line 3 has 65536 bytes");
         if cfg!(target_os = "linux") {
             for device in ["/dev/zero", "/dev/full", "/dev/null"] {
                 let error = read(Path::new(device), 10, &mut Random::new(1)).unwrap_err();

@@ -52,7 +52,8 @@ pub(super) fn read(path: &Path, n: usize, random: &mut Random) -> Result<Vec<u64
     for seen in 0..count {
         let key = next(&mut file)?;
         if key < last {
-            return Err(wrong(format!("the keys are not sorted: number {seen} is less than the one before")));
+            let number = seen + 1;
+            return Err(wrong(format!("the keys are not sorted: key {number} is less than the one before")));
         }
         last = key;
         // Selection sampling (Knuth 3.4.2, algorithm S).
@@ -100,7 +101,7 @@ mod tests {
         refused(file(&[2, 5], &[]), "its count says 2 keys");
         refused(file(&[2, 5, 6], b"!"), "its count says 2 keys");
         refused(file(&[u64::MAX, 5, 6], &[]), "its count says");
-        refused(file(&[3, 5, 7, 6], &[]), "not sorted");
+        refused(file(&[3, 5, 7, 6], &[]), "not sorted: key 3 is");
         refused(file(&[0], &[]), "no keys");
         let error = read(Path::new("/nowhere/books"), 10, &mut Random::new(1)).unwrap_err();
         assert!(error.contains("/nowhere/books: cannot be read"), "{error}");
