@@ -43,11 +43,7 @@ pub(crate) struct Bench {
     /// Keys of a generated set [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like,
-    /// wiki-like, strings, hexadecimal, composite, tenants, ranges, coordinates, words, uuid7, ulid
-    /// or runs; or sosd:FILE for a file of the SOSD benchmark, or lines:FILE for a text file with a
-    /// key in each line [default: uniform]
-    #[arg(long, value_name = "FAMILY")]
+    #[arg(long, value_name = "FAMILY", help = keys_help())]
     keys: Option<Keys>,
     /// Bytes of each generated value
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = given::within(0, VALUE_BYTES_MAX))]
@@ -168,6 +164,16 @@ impl Bench {
     }
 }
 
+/// What `--keys` takes, every family named.
+fn keys_help() -> String {
+    let [first @ .., last] = Family::ALL.map(Family::name);
+    format!(
+        "How generated keys are spread: {} or {last}; or sosd:FILE for a file of the SOSD benchmark, or lines:FILE \
+         for a text file with a key in each line [default: uniform]",
+        first.join(", ")
+    )
+}
+
 /// The page, empty until there is something to say: a run that fails leaves no half of one.
 fn create_page(path: &Path) -> Result<std::fs::File> {
     own::create(path, "a page of `solera bench`", |beginning| {
@@ -276,6 +282,16 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Args;
+
+    #[test]
+    fn the_help_of_keys_names_every_family() {
+        let help = Bench::augment_args(clap::Command::new("bench")).render_long_help().to_string();
+        let words: Vec<&str> = help.split(|c: char| c.is_whitespace() || ",;:".contains(c)).collect();
+        let lost: Vec<&str> =
+            Family::ALL.map(Family::name).into_iter().filter(|name| !words.contains(name)).collect();
+        assert_eq!(lost, [""; 0], "{help}");
+    }
 
     #[test]
     fn counts_may_have_a_decimal_unit() {
