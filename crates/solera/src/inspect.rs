@@ -6,7 +6,7 @@
 //! are checked. A `CheckReport` lists what was read (`FileReport`) and every problem. `dump`
 //! understands tables, logs, manifests, value files and CURRENT, by name.
 //!
-//! What must hold: it reads only, but `check` creates the file LOCK if it is missing. `check`
+//! What must hold: it reads only, and creates no file, not even LOCK where it is missing. `check`
 //! refuses an open database. It goes on after damage, so that one bad file does not hide the next;
 //! `dump` and `dump_json` stop at it.
 //! Callers: `solera check` and `solera dump`, `solera-sim`, `fuzz`, tests.
