@@ -7,11 +7,11 @@
 //! refuses a place in any database. `is_within` and `is_same` compare paths with links followed.
 //!
 //! What must hold: no older file is written over unless it is the command's own. Devices and pipes
-//! are written to as they are. `create` and `check` refuse a file in the directory of a database.
-//! `check_new` looks for no database: it refuses whatever is there already.
+//! are written to as they are. `create`, `check` and `check_new` refuse a file in the directory of a
+//! database; `check_new` also refuses whatever is there already.
 //!
-//! Callers: `report` and `given`, and the commands `bench`, `paper`, `cost`, `completions`,
-//! `explain` and `load`. A report that is resumed is opened by `report`, a trace by the engine.
+//! Callers: `report`, `given` and `target`, and the commands that make files, directories or
+//! databases. A report that is resumed is opened by `report`, a trace by the engine.
 
 use crate::{
     failure::{Failure, Result},
@@ -77,6 +77,11 @@ pub(crate) fn not_in_database(path: &Path, noun: &str) -> Result<()> {
     }
 }
 
+/// Fails if a database that is made at `dir` would lie in the directory of another.
+pub(crate) fn not_in_another_database(dir: &Path) -> Result<()> {
+    if is_database(dir) { Ok(()) } else { not_in_database(dir, "a new database") }
+}
+
 /// Opens `path` for writing, empty. An older file there is replaced only if `is_own` says so of its
 /// first bytes; `noun` is what such a file is called. Devices and pipes are written to as they are.
 pub(crate) fn create(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<File> {
@@ -98,8 +103,9 @@ pub(crate) fn create_anywhere(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]
     OpenOptions::new().write(true).truncate(true).open(path).map_err(failed)
 }
 
-/// Fails if something is at `path`, which must be new.
+/// Fails if something is at `path`, which must be new, or if it lies in a database.
 pub(crate) fn check_new(path: &Path, noun: &str) -> Result<()> {
+    not_in_database(path, noun)?;
     check_name(path, noun)?;
     match std::fs::symlink_metadata(path) {
         Ok(_) => {
@@ -124,13 +130,17 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The path without links. The file itself need not be there.
+/// The path without links. The file itself need not be there, nor the directories above it.
 fn resolved(path: &Path) -> Option<PathBuf> {
     if let Ok(found) = path.canonicalize() {
         return Some(found);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    let whole = std::path::absolute(path).ok()?;
+    let found = whole.ancestors().skip(1).find_map(|dir| {
+        let rest = whole.strip_prefix(dir).ok()?;
+        Some(dir.canonicalize().ok()?.join(rest))
+    });
+    found
 }
 
 #[cfg(unix)]
@@ -178,8 +188,10 @@ mod tests {
         let report = database.join("report");
         assert!(not_in_database(&database, "reports").is_ok(), "it is no database yet");
         [CURRENT, "MANIFEST-000002"].iter().for_each(|name| fs::write(database.join(name), "x").unwrap());
-        for place in [&database, &report, &database.join("dir")] {
+        for place in [&database, &report, &database.join("dir"), &database.join("dir/in/it")] {
             assert!(not_in_database(place, "reports").is_err(), "{}", place.display());
+            assert!(check_new(place, "a trace").is_err(), "{}", place.display());
+            assert_eq!(not_in_another_database(place).is_ok(), place == &database, "{}", place.display());
         }
         assert!(create(&report, "a report", |_| true).is_err() && !report.exists());
         assert!(

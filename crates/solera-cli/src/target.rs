@@ -7,13 +7,14 @@
 //!
 //! What must hold: what is opened by `open_to_read` is opened read-only, so it works on read-only
 //! media and creates nothing. `open_to_change` refuses to create a database. `load`, `put` and
-//! `trace replay` create one. In an existing database `load` and `put` create a keyspace only when
-//! told to.
+//! `trace replay` create one, but none in the directory of another. In an existing database `load`
+//! and `put` create a keyspace only when told to.
 //!
 //! Callers: the commands that look at a database or its files, or change one.
 
 use crate::{
     failure::{Failure, Result},
+    own::not_in_another_database,
     units,
 };
 use solera::{
@@ -61,6 +62,7 @@ impl Database {
         if std::fs::metadata(&self.dir).is_ok() {
             self.must_exist()?;
         }
+        not_in_another_database(&self.dir)?;
         Ok(options.create_if_missing(true).open(&self.dir)?)
     }
 

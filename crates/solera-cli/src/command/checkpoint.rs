@@ -1,8 +1,8 @@
 //! `solera checkpoint`: makes a second database with the same content in a new directory
 //! (`Checkpoint`), by `Db::checkpoint`.
 //!
-//! The directory must be missing or empty. Only a file in its place is refused here; the rest
-//! `Db::checkpoint` refuses.
+//! The directory must be missing or empty. A file in its place and a place in any database are
+//! refused here; the rest `Db::checkpoint` refuses.
 //!
 //! What must hold: tables are shared by hard links, so both databases lie on one file system.
 //! Tables known to be damaged are shared too: the checkpoint is made, and the command then fails
@@ -13,6 +13,7 @@
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_json,
+    own,
     target::{Database, damage},
 };
 use serde_json::json;
@@ -38,6 +39,7 @@ impl Checkpoint {
                 self.to.display()
             )));
         }
+        own::not_in_database(&self.to, "a checkpoint")?;
         let db = self.database.open_to_change()?;
         db.checkpoint(&self.to)?;
         let stats = db.stats();

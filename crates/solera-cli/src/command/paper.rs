@@ -116,7 +116,10 @@ impl PaperBench {
         let scale = Scale { directory: Some(scratch.path()), ..self.scale() };
         // Before the run: it takes minutes, and results that cannot be written must not cost them.
         given::make_directory(&self.out, "--out")?;
-        self.load_dir.as_deref().map_or(Ok(()), |dir| given::directory(dir, "--load-dir"))?;
+        if let Some(dir) = &self.load_dir {
+            given::directory(dir, "--load-dir")?;
+            own::not_in_database(dir, "temporary databases")?;
+        }
         let name: Vec<&str> =
             [self.paper.name()].into_iter().chain(self.parts.iter().map(|part| part.name())).collect();
         let name = name.join("-");

@@ -9,7 +9,7 @@
 
 use crate::{
     failure::{Failure, Result},
-    given, signal,
+    given, own, signal,
 };
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -25,6 +25,7 @@ impl Scratch {
     pub(super) fn new(parent: Option<&Path>) -> Result<Scratch> {
         parent.map_or(Ok(()), |parent| given::directory(parent, "--dir"))?;
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        own::not_in_database(&parent, "temporary databases")?;
         let made = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&parent);
         let made = made.map_err(|error| Failure::file("make a directory in", parent.display(), &error))?;
         let path = made.path().to_path_buf();

@@ -121,11 +121,12 @@ fn a_file_where_a_directory_is_asked_for_is_named() {
 }
 
 /// Symptom: `man --to`, `bench --publish`, `--trace` and `--html`, and `bench paper --out` left
-/// their files in the directory of a database. Cause: only `load` looked, and only at its own.
-/// Cure: what a command makes for its user lies in no database.
+/// their files in the directory of a database, and `load --trace` in that of another than its own.
+/// Cause: only `load` looked, and only at its own. Cure: what a command makes lies in no database.
 #[test]
 fn no_command_leaves_its_files_in_the_directory_of_a_database() {
     let solera = filled();
+    solera.run(["put", "--dir", "second", "key", "value"]).ok();
     let bench = ["bench", "--n", "100", "--index", "binary", "--repeats", "1"];
     let before = solera.files();
     for args in [
@@ -133,7 +134,15 @@ fn no_command_leaves_its_files_in_the_directory_of_a_database() {
         [&bench[..], &["--publish", "db"]].concat(),
         [&bench[..], &["--trace", "db/traces"]].concat(),
         [&bench[..], &["--html", "db/page.html"]].concat(),
+        [&bench[..], &["--dir", "db"]].concat(),
         vec!["bench", "paper", "sherry", "--quick", "--out", "db"],
+        vec!["bench", "paper", "sherry", "--quick", "--out", "db/docs/results"],
+        vec!["load", "--dir", "other", "--format", "lines", "--trace", "db/trace", "-"],
+        vec!["load", "--dir", "other", "--format", "lines", "--bad-lines", "db/in/bad", "-"],
+        vec!["load", "--dir", "db/other", "--format", "lines", "-"],
+        vec!["put", "--dir", "db/other", "key", "value"],
+        vec!["checkpoint", "db/copy"],
+        vec!["checkpoint", "--dir", "second", "db/copy"],
     ] {
         let message = solera.run(&args).fails(2);
         assert!(message.contains("is the directory of a database"), "{args:?}: {message}");
