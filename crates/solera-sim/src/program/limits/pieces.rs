@@ -62,7 +62,6 @@ fn rows(factor: u64) -> Vec<Row> {
         operands("appended_operands_percent", "append"),
         under(BUDGET_MIB, "deleted_ranges_percent", factor == 1, "ranges", &[50_000 * factor]),
         under(BUDGET_MIB, "nearly_large_values_percent", false, "near", &[8, 262_000, 50 * factor]),
-        // How late readers let go of a loan depends on how busy the machine is: not promised yet.
         row("rests_percent", "rests", &[4 * factor, SMALL_SEED]),
         under(256, "rests_of_256_mib_percent", true, "rests", &[4 * factor, SMALL_SEED]),
         under(32, "of_32_mib_percent", false, "memory", &small),
