@@ -47,7 +47,7 @@ const ELEMENT_BYTES: usize = 8;
 pub struct Amount {
     /// The first seed.
     pub first_seed: u64,
-    /// Transactions in all; a database has 10,000 of them.
+    /// Transactions in all; a database has 10,000 of them, the last one perhaps fewer.
     pub transactions: u64,
     /// Threads that do them; one more audits.
     pub threads: u32,
@@ -72,13 +72,17 @@ struct Counted {
     edges: AtomicU64,
 }
 
+/// So many transactions, database by database.
+fn shares(transactions: u64) -> impl Iterator<Item = u64> {
+    let before = (0..transactions.div_ceil(TRANSACTIONS)).map(|database| database * TRANSACTIONS);
+    before.map(move |before| TRANSACTIONS.min(transactions - before))
+}
+
 /// Runs the transactions and judges them.
 pub fn run(amount: Amount) -> Verdict {
     let counted = Counted::default();
     let (mut wrong, mut misplaced, mut anomalies) = (0, 0, 0);
-    let databases = amount.transactions.div_ceil(TRANSACTIONS);
-    for seed in amount.first_seed..amount.first_seed + databases {
-        let transactions = TRANSACTIONS.min(amount.transactions);
+    for (seed, transactions) in (amount.first_seed..).zip(shares(amount.transactions)) {
         match live(seed, transactions, amount.threads, &counted) {
             Err(what) => {
                 wrong += 1;
@@ -336,5 +340,23 @@ fn end(outcome: solera::Result<u64>) -> Result<End, String> {
         Ok(at) => Ok(End::Committed(at)),
         Err(Error::Conflict) => Ok(End::Aborted),
         Err(error) => Err(text(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_transactions_are_run_as_were_asked_for() {
+        for (transactions, expected) in [
+            (0, &[][..]),
+            (1, &[1]),
+            (10_000, &[10_000]),
+            (15_000, &[10_000, 5000]),
+            (20_001, &[10_000, 10_000, 1]),
+        ] {
+            assert_eq!(shares(transactions).collect::<Vec<_>>(), expected);
+        }
     }
 }
