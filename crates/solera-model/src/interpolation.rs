@@ -12,8 +12,8 @@
 
 /// Looks by interpolation before halving takes over.
 const LOOKS_MAX: u32 = 8;
-/// A range of at most this many keys is walked: a cache line of them.
-const WALK: usize = 8;
+/// A range of at most this many keys, a cache line of them, is halved.
+const FEW: usize = 8;
 
 /// `keys.partition_point(|key| key <= x)`; `keys` ascends.
 #[inline]
@@ -21,7 +21,7 @@ pub fn up_to(keys: &[u64], x: u64) -> usize {
     // The answer lies in low..=high.
     let (mut low, mut high) = (0, keys.len());
     let mut looks = 0;
-    while high - low > WALK && looks < LOOKS_MAX {
+    while high - low > FEW && looks < LOOKS_MAX {
         let (first, last) = (keys[low], keys[high - 1]);
         if x < first {
             return low;
@@ -35,7 +35,7 @@ pub fn up_to(keys: &[u64], x: u64) -> usize {
         let width = high - low;
         // What evenly spread keys leave uncertain around the look; the bounds close in on both
         // sides of it.
-        let around = width.isqrt().max(WALK / 2);
+        let around = width.isqrt().max(FEW / 2);
         if keys[look] <= x {
             low = look + 1;
             if let Some(&key) = keys.get(low + around).filter(|_| low + around < high) {

@@ -35,7 +35,7 @@ pub fn too_long(files: &[PathBuf]) -> io::Result<Vec<Violation>> {
     Ok(found)
 }
 
-/// The first block of `//!` lines of a source file, without the marks; other lines are left empty.
+/// The lines of a source file that begin with `//!`, without the mark; other lines are left empty.
 fn head(source: &str) -> String {
     source
         .lines()
