@@ -133,6 +133,10 @@ impl Fs for FatalFs {
         self.pass(Call::CreateDir, path, || self.below.create_dir_all(path))
     }
 
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.pass(Call::Remove, path, || self.below.remove_dir(path))
+    }
+
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         self.pass(Call::List, path, || self.below.list_dir(path))
     }
@@ -163,6 +167,14 @@ struct FatalReadFile {
 impl ReadFile for FatalReadFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.fs.pass(Call::Read, self.below.path(), || self.below.read_at(buf, offset))
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.below.will_need(offset, len);
+    }
+
+    fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.fs.pass(Call::Read, self.below.path(), || self.below.read_needed(buf, offset))
     }
 
     fn len(&self) -> Result<u64> {
@@ -213,6 +225,10 @@ impl WriteFile for FatalWriteFile {
     fn sync(&mut self) -> Result<()> {
         let FatalWriteFile { below, fs, path } = self;
         fs.pass(Call::Sync, path, || below.sync())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.below.is_gone()
     }
 
     fn path(&self) -> &Path {

@@ -15,7 +15,7 @@ use solera::{
     vfs::{Fs, ReadFile, WriteFile},
 };
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -80,8 +80,16 @@ impl<F: Fs> Fs for WorldFs<F> {
         self.fs.create_dir_all(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.fs.remove_dir(path)
+    }
+
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         self.fs.list_dir(path)
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.fs.absolute(path)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -153,8 +161,16 @@ impl WriteFile for Written {
         self.file.trim()
     }
 
+    fn expect(&mut self, bytes: u64) {
+        self.file.expect(bytes);
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.file.sync()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.file.is_gone()
     }
 
     fn path(&self) -> &Path {

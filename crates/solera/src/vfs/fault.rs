@@ -26,7 +26,7 @@ use std::{
 pub enum Call {
     /// [`Fs::open`].
     Open,
-    /// [`ReadFile::read_at`].
+    /// [`ReadFile::read_at`] and [`ReadFile::read_needed`].
     Read,
     /// [`ReadFile::len`].
     Len,
@@ -40,7 +40,7 @@ pub enum Call {
     Sync,
     /// [`Fs::rename`]; the path is the old one.
     Rename,
-    /// [`Fs::remove_file`].
+    /// [`Fs::remove_file`] and [`Fs::remove_dir`].
     Remove,
     /// [`Fs::hard_link`]; the path is the new one.
     Link,
@@ -298,6 +298,11 @@ impl Fs for FaultFs {
         self.below.create_dir_all(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.pass(Call::Remove, path)?;
+        self.below.remove_dir(path)
+    }
+
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         self.pass(Call::List, path)?;
         self.below.list_dir(path)
@@ -329,16 +334,31 @@ struct FaultReadFile {
     fs: FaultFs,
 }
 
-impl ReadFile for FaultReadFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+impl FaultReadFile {
+    /// Lets a read pass, of less perhaps than was asked for, or fails it.
+    fn read(&self, buf: &mut [u8], read: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<usize> {
         match self.fs.effect(Call::Read, self.path()) {
-            None => self.below.read_at(buf, offset),
+            None => read(buf),
             Some(Effect::Short) => {
                 let half = buf.len().div_ceil(2);
-                self.below.read_at(&mut buf[..half], offset)
+                read(&mut buf[..half])
             }
             Some(effect) => Err(Error::io(Call::Read.verb(), self.path(), effect.error())),
         }
+    }
+}
+
+impl ReadFile for FaultReadFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read(buf, |buf| self.below.read_at(buf, offset))
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.below.will_need(offset, len);
+    }
+
+    fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read(buf, |buf| self.below.read_needed(buf, offset))
     }
 
     fn len(&self) -> Result<u64> {
@@ -408,6 +428,7 @@ mod tests {
     use super::*;
     use crate::vfs::{
         mem::{MemFs, Persist},
+        posix::PosixFs,
         read_all,
     };
 
@@ -435,6 +456,60 @@ mod tests {
         assert_eq!(read_all(&*fs.open(path()).unwrap()).unwrap(), b"onethree");
         assert_eq!((fs.hits(), fs.hits_of(Call::Append), fs.hits_of(Call::Sync)), (1, 1, 0));
         assert_eq!(fs.calls(Call::Append), 5);
+    }
+
+    /// A file that notes the calls which have a default.
+    #[derive(Debug)]
+    struct Noting {
+        below: Arc<dyn ReadFile>,
+        noted: Mutex<Vec<&'static str>>,
+    }
+
+    impl ReadFile for Noting {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+            self.below.read_at(buf, offset)
+        }
+        fn will_need(&self, _: u64, _: u64) {
+            self.noted.lock().push("will_need");
+        }
+        fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+            self.noted.lock().push("read_needed");
+            self.below.read_needed(buf, offset)
+        }
+        fn len(&self) -> Result<u64> {
+            self.below.len()
+        }
+        fn path(&self) -> &Path {
+            self.below.path()
+        }
+    }
+
+    #[test]
+    fn reads_ahead_reach_the_file_below_and_can_fail() {
+        let (_, fs) = on_memory();
+        fs.create(path()).unwrap().append(b"12345678").unwrap();
+        let below = Arc::new(Noting { below: fs.below.open(path()).unwrap(), noted: Mutex::default() });
+        let (file, mut buf) = (FaultReadFile { below: below.clone(), fs: fs.clone() }, [0; 8]);
+        file.will_need(0, 8);
+        assert_eq!(file.read_needed(&mut buf, 0).unwrap(), 8);
+        assert_eq!(*below.noted.lock(), ["will_need", "read_needed"]);
+        fs.inject(Fault::once(Call::Read, 0, Effect::Short));
+        assert_eq!(file.read_needed(&mut buf, 0).unwrap(), 4);
+        fs.inject(Fault::once(Call::Read, 0, Effect::Fail(io::ErrorKind::Other)));
+        file.read_needed(&mut buf, 0).unwrap_err();
+        assert_eq!((fs.calls(Call::Read), fs.hits()), (3, 2));
+    }
+
+    #[test]
+    fn a_directory_is_removed_below_unless_a_fault_hits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fs, inner) = (FaultFs::new(Arc::new(PosixFs::new())), dir.path().join("inner"));
+        fs.create_dir_all(&inner).unwrap();
+        fs.inject(Fault::once(Call::Remove, 0, Effect::Fail(io::ErrorKind::PermissionDenied)));
+        fs.remove_dir(&inner).unwrap_err();
+        assert!(inner.is_dir());
+        fs.remove_dir(&inner).unwrap();
+        assert!(!inner.exists() && fs.calls(Call::Remove) == 2);
     }
 
     #[test]
