@@ -356,11 +356,13 @@ fn check_logs(
     logs.map(check).collect()
 }
 
-/// Prints what a file holds, for people. Understands tables, logs, manifests and CURRENT, by name.
+/// Prints what a file holds, for people. Understands tables, logs, manifests, value files and
+/// CURRENT, by name.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the name is not one of a database's files; [`Error::Corrupt`] where the
-/// file stops making sense: what came before was printed.
+/// file stops making sense. What came before was printed, if header and footer are whole; of a
+/// damaged manifest nothing was.
 pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
     let dir = path.parent().map_or(PathBuf::from("."), Path::to_path_buf);
     let print = |error| Error::io("print what is in", path, error);
@@ -399,10 +401,11 @@ pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
 
 /// As [`dump`], for programs: one JSON object a line, which says in `is` what it is. Keys and
 /// values are whole: text under `key` and `value` where they are UTF-8, else hexadecimal digits
-/// under `key_hex` and `value_hex`.
+/// under `key_hex` and `value_hex`. Of a value that a table keeps apart, the object says where it
+/// lies instead.
 ///
 /// # Errors
-/// As of [`dump`]; what was readable before damage has been printed.
+/// As of [`dump`].
 pub fn dump_json(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
     objects::dump(fs, path, out)
 }
