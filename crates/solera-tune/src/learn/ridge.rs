@@ -12,6 +12,9 @@
 use super::cholesky::Cholesky;
 use serde::{Deserialize, Serialize};
 
+/// A penalty that rounding swallows counts so many times, again and again, until it does not.
+const PENALTY_GROWS: f64 = 4.0;
+
 /// Sums over points, of which [`Ridge::solve`] makes the coefficients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ridge {
@@ -57,13 +60,21 @@ impl Ridge {
         self.gram.iter_mut().chain(&mut self.moments).for_each(|sum| *sum *= share);
     }
 
-    /// The coefficients. All are 0 as long as there is no point.
+    /// The coefficients. All are 0 as long as there is no point, or once a sum has overflowed. Where
+    /// rounding swallows the penalty, so that there is no solution, it counts as more, as little as
+    /// it takes.
     pub fn solve(&self) -> Vec<f64> {
-        let mut penalised = self.gram.clone();
-        (0..self.size).for_each(|i| penalised[i * self.size + i] += self.penalty);
-        // Sums that overflowed are the only reason why there could be no decomposition.
-        let solved = Cholesky::of(&penalised, self.size).map(|cholesky| cholesky.solve(&self.moments));
-        solved.unwrap_or_else(|| vec![0.0; self.size])
+        let largest = self.gram.iter().fold(0.0, |largest: f64, sum| largest.max(sum.abs()));
+        let mut penalty = self.penalty;
+        while self.is_of(self.size) && penalty.is_finite() {
+            let mut penalised = self.gram.clone();
+            (0..self.size).for_each(|i| penalised[i * self.size + i] += penalty);
+            if let Some(cholesky) = Cholesky::of(&penalised, self.size) {
+                return cholesky.solve(&self.moments);
+            }
+            penalty = (penalty * PENALTY_GROWS).max(largest * f64::EPSILON);
+        }
+        vec![0.0; self.size]
     }
 }
 
@@ -88,6 +99,29 @@ mod tests {
         assert!((ridge.solve()[0] - 29.0 / 16.0).abs() < 1e-12);
         ridge.fade(0.5);
         assert!((ridge.solve()[0] - 14.5 / 9.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_penalty_that_rounding_swallows_leaves_coefficients_that_fit_the_points() {
+        for penalty in [1e-300, 1e-30, 1e-18] {
+            let mut ridge = Ridge::new(2, penalty);
+            // Two features that are one: only the penalty tells what share each has.
+            (1..=100).map(f64::from).for_each(|x| ridge.add(&[x, x], 6.0 * x, 1.0));
+            let found = ridge.solve();
+            assert!((value(&found, &[1.0, 1.0]) - 6.0).abs() < 1e-6, "{penalty}: {found:?}");
+            // Whether sums are large or small.
+            let mut small = Ridge::new(2, penalty * 1e-20);
+            (1..=100).map(|x| f64::from(x) * 1e-10).for_each(|x| small.add(&[x, x], 6.0 * x, 1.0));
+            assert!((value(&small.solve(), &[1.0, 1.0]) - 6.0).abs() < 1e-6, "{:?}", small.solve());
+        }
+    }
+
+    #[test]
+    fn sums_that_overflowed_give_zeros_and_the_same_sums_are_refused_from_a_file() {
+        let mut ridge = Ridge::new(1, 1.0);
+        ridge.add(&[1e200], 1e200, 1.0);
+        assert_eq!(ridge.solve(), [0.0]);
+        assert!(!ridge.is_of(1));
     }
 
     #[test]
