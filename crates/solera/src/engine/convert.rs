@@ -81,7 +81,7 @@ impl Reclaimer<'_> {
                 let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
                 let done = self.rest.carry_out(tree, &plan, conversion.victims);
                 drop(at_work);
-                if conversion.is_paid {
+                if conversion.is_paid && done.is_ok() {
                     tree.heat.forget(&conversion.range);
                 }
                 let mut state = self.reclaiming.state.lock();

@@ -5,13 +5,13 @@ use super::{
     DIR, Model, assert_holds, assert_whole, key, live_bytes, named, options, put, round, value_file_bytes,
 };
 use solera::{
-    Db, Reclaim, Shape,
+    Db, ManualClock, Reclaim, Shape,
     vfs::{
-        fault::{Call, FaultFs},
+        fault::{Call, Effect, Fault, FaultFs},
         mem::MemFs,
     },
 };
-use std::{ops::Range, path::PathBuf, sync::Arc};
+use std::{io::ErrorKind, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 #[test]
 fn ranges_that_walks_have_read_out_of_logs_are_put_in_order() {
@@ -33,6 +33,36 @@ fn ranges_that_walks_have_read_out_of_logs_are_put_in_order() {
     assert_holds(&db, &model);
     db.close().unwrap();
     assert_whole(&fs);
+}
+
+/// Symptom: walks had to pay again for a range whose conversion a full disk ended. Cause: what they
+/// had read was forgotten before the result was looked at. Cure: it is forgotten once it is done.
+#[test]
+fn what_walks_have_paid_for_is_put_in_order_though_the_first_try_meets_a_full_disk() {
+    let memory = MemFs::new();
+    let fs = FaultFs::new(Arc::new(memory.clone()));
+    let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+    let mut model = Model::new();
+    let options = options(Arc::new(fs.clone()), Reclaim::Tier).clock(clock.clone());
+    let db = options.value_spare_percent(100).open(DIR).unwrap();
+    let keys = 600;
+    round(&db, &mut model, (0..keys).map(|n| n * 131 % keys), 0);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let (from, to) = (key(200), key(300));
+    for _ in 0..200 {
+        assert_eq!(db.range(&from[..]..&to[..]).count(), 100);
+    }
+    fs.inject(Fault::once(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".values"));
+    assert!((0..100).any(|_| db.step().is_err()), "the disk is full");
+    assert_eq!((fs.hits(), named(&memory, ".values")), (1, Vec::<PathBuf>::new()));
+    // Nobody walks meanwhile.
+    clock.advance(Duration::from_secs(60));
+    while db.step().unwrap() {}
+    assert!(!named(&memory, ".values").is_empty());
+    assert_holds(&db, &model);
+    db.close().unwrap();
+    assert_whole(&memory);
 }
 
 /// Symptom: however often walks went over a small keyspace, each value cost them a read. Cause: a
