@@ -1,8 +1,8 @@
 //! `solera del`: deletes keys, a prefix, or all keys of a range, durably and at once, in one batch.
 //!
 //! What must hold: it opens an existing database and makes none. A key that is not there is no
-//! mistake. An empty `--prefix` or `--from` deletes nothing, but is refused: only `--all` means
-//! all.
+//! mistake. An empty `--prefix`, `--from` or `--to` is refused: only `--all` means all. An empty
+//! key is a key like any other.
 //!
 //! Caller: `main`.
 
@@ -56,7 +56,7 @@ impl Del {
         let (prefix, from, to) = (read(&self.prefix)?, read(&self.from)?, read(&self.to)?);
         // An unset variable of a shell's becomes an empty argument.
         let is_empty = |given: &Option<Vec<u8>>| given.as_ref().is_some_and(|key| key.is_empty());
-        for (flag, given) in [("--prefix", &prefix), ("--from", &from)] {
+        for (flag, given) in [("--prefix", &prefix), ("--from", &from), ("--to", &to)] {
             if is_empty(given) {
                 let message =
                     format!("{flag} is empty, as an unset variable is; say --all to delete every key");

@@ -31,7 +31,8 @@ impl Get {
         let key = self.form.notation().read(&self.key)?;
         let (_db, keyspace) = self.place.open_to_read()?;
         let Some(value) = keyspace.get(&key)? else {
-            say(&format!("there is no key {} in {:?}", escaped(&key), self.place.keyspace));
+            let named = if key.is_empty() { "empty key".into() } else { format!("key {}", escaped(&key)) };
+            say(&format!("there is no {named} in {:?}", self.place.keyspace));
             return Ok(Outcome::NotFound);
         };
         let mut out = stdout();

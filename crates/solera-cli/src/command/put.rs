@@ -23,7 +23,7 @@ use std::{ffi::OsString, io::Read, time::Duration};
 pub(crate) struct Put {
     #[command(flatten)]
     place: NewPlace,
-    /// The key; put -- before it if it begins with a hyphen
+    /// The key, which may be empty; put -- before it if it begins with a hyphen
     key: OsString,
     /// The value; read from standard input, to its end and as it is, when it is not given
     value: Option<OsString>,

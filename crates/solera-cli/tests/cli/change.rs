@@ -67,7 +67,12 @@ fn del_takes_keys_prefixes_and_ranges() {
     solera.run(["del", "--hex", "--prefix", "ffff"]).ok();
     // Symptom: `del --prefix "$NAME"` deleted every key where NAME was not set. Cause: no letters
     // are the beginning of every key. Cure: it is refused, and `--all` says what is meant.
-    for empty in [&["del", "--prefix", ""][..], &["del", "--from", ""], &["del", "--from", "", "--to", "c"]] {
+    for empty in [
+        &["del", "--prefix", ""][..],
+        &["del", "--from", ""],
+        &["del", "--from", "", "--to", "c"],
+        &["del", "--to", ""],
+    ] {
         assert!(solera.run(empty).fails(2).contains("--all"));
     }
     solera.run(["del", "--from", "e"]).ok();
@@ -75,6 +80,18 @@ fn del_takes_keys_prefixes_and_ranges() {
     assert_eq!(solera.run(["scan", "--keys-only"]).ok(), "b/2\nc\nd\n");
     solera.run(["del", "--all"]).ok();
     assert_eq!(solera.run(["scan"]).ok(), "");
+}
+
+#[test]
+fn an_empty_key_is_a_key_like_any_other() {
+    let solera = Solera::new();
+    solera.run(["put", "other", "stays"]).ok();
+    assert!(solera.run(["get", ""]).fails(1).contains("there is no empty key in \"default\""));
+    solera.run(["put", "", "value"]).ok();
+    assert_eq!(solera.run(["get", ""]).ok(), "value\n");
+    assert_eq!(solera.run(["scan"]).ok(), "\tvalue\nother\tstays\n");
+    solera.run(["del", ""]).ok();
+    assert_eq!(solera.run(["scan"]).ok(), "other\tstays\n");
 }
 
 #[test]
