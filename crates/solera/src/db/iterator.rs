@@ -375,7 +375,7 @@ impl Iter {
     /// opened anew; a failed move leaves none behind.
     fn place_front(&mut self) -> Result<()> {
         let begun = self.begin_placing();
-        self.scout.leave();
+        self.scout.leave(&self.keyspace.tree().lengths);
         if self.front.is_none() {
             self.front = Some(self.new_front()?);
         }
@@ -544,7 +544,7 @@ impl Iter {
         if self.front_refusal.is_some() {
             return refused(self.front_refusal.take(), self.resolves);
         }
-        self.scout.follow(&self.keyspace.tree().values, &mut self.front_ahead);
+        self.scout.follow(self.keyspace.tree(), &mut self.front_ahead);
         let Some(front) = self.front.as_ref().filter(|front| front.is_separated()) else { return Ok(()) };
         if self.resolves {
             let (clock, pointer) =
@@ -554,7 +554,7 @@ impl Iter {
             let begun = may_be_slow.then(|| clock.monotonic_ns());
             self.apart = Some(read_apart(&mut self.front_ahead, &self.keyspace, front.key(), &pointer)?);
             if let Some(begun) = begun.filter(|_| self.front_ahead.was_first())
-                && self.scout.timed(clock.monotonic_ns().saturating_sub(begun))
+                && self.scout.timed(clock.monotonic_ns().saturating_sub(begun), &self.keyspace.tree().lengths)
                 && self.overlay.is_none()
             {
                 self.look_ahead();
@@ -572,7 +572,7 @@ impl Iter {
             walker.seek(front.key())?;
             Ok(walker)
         });
-        self.scout.begin(placed, &self.keyspace.tree().values, &mut self.front_ahead);
+        self.scout.begin(placed, self.keyspace.tree(), &mut self.front_ahead);
     }
 
     /// Reads the value that the back stands on, if it lies apart. An error is of this pair alone.
@@ -705,6 +705,7 @@ fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], pointer: &
 impl Drop for Iter {
     fn drop(&mut self) {
         self.count_passed();
+        self.scout.leave(&self.keyspace.tree().lengths);
         self.front_tally.leave(&self.keyspace);
         self.back_tally.leave(&self.keyspace);
         self.leave_walkers();

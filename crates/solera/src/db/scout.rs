@@ -13,7 +13,7 @@
 use crate::{
     error::Result,
     merge::visible::Forward,
-    tree::Source,
+    tree::{Lengths, Onward, Source, Tree},
     values::{self, Pointer, ReadAhead, ValueFiles},
 };
 
@@ -30,6 +30,9 @@ const LOOK_BYTES_MAX: u64 = 512 << 10;
 const SORTED_BYTES_MIN: u64 = 2 << 10;
 /// What a value in a log costs at least: a read of its own takes a device as long as many bytes.
 const LOG_BYTES_MIN: u64 = 8 << 10;
+/// Where it is known how far walks go, it looks so far, but at most as far as values cost so many
+/// bytes: what was begun with has room in the windows of a walk, with the gaps that are read over.
+const LOOK_BYTES_KNOWN: u64 = 1536 << 10;
 /// It looks again when one part in so many of the entries that it looked at last is left. What was
 /// begun with and is not come to is wasted, so that part is small; it is not nothing, so that the
 /// device is busy meanwhile.
@@ -40,6 +43,8 @@ const LEFT_PARTS: usize = 4;
 pub(super) struct Scout {
     slow: u32,
     walker: Option<Box<Forward<Source>>>,
+    /// Entries that the front has come to since it was placed.
+    walked: usize,
     /// Entries between the front and the walker, and how many it looked at last.
     ahead: usize,
     step: usize,
@@ -55,40 +60,45 @@ impl Scout {
         self.walker.is_none() && !self.is_done
     }
 
-    /// A read of a value alone, or of a few, took so long. Whether it is time to go ahead.
-    pub(super) fn timed(&mut self, took_ns: u64) -> bool {
-        self.slow += u32::from(took_ns >= SLOW_NS);
-        self.slow >= SLOW_READS
+    /// A read of a value alone, or of a few, took so long. Whether it is time to go ahead: after
+    /// the first one already, if walks here go so far that it is worth it.
+    pub(super) fn timed(&mut self, took_ns: u64, lengths: &Lengths) -> bool {
+        if took_ns < SLOW_NS {
+            return false;
+        }
+        self.slow += 1;
+        let goes_on = |onward| matches!(onward, Onward::Entries(entries) if entries >= SLOW_READS as usize);
+        self.slow >= SLOW_READS || goes_on(lengths.onward(self.walked, 0))
     }
 
     /// Goes ahead with a walker that stands where the front stands.
-    pub(super) fn begin(
-        &mut self,
-        walker: Result<Forward<Source>>,
-        values: &ValueFiles,
-        ahead: &mut ReadAhead,
-    ) {
+    pub(super) fn begin(&mut self, walker: Result<Forward<Source>>, tree: &Tree, ahead: &mut ReadAhead) {
         (self.walker, self.ahead, self.bytes_max) = (walker.ok().map(Box::new), 0, LOOK_BYTES_FIRST);
         self.is_done = self.walker.is_none();
-        self.look(values, ahead);
+        self.look(tree, ahead);
     }
 
     /// The front has come to its next entry.
     #[inline]
-    pub(super) fn follow(&mut self, values: &ValueFiles, ahead: &mut ReadAhead) {
+    pub(super) fn follow(&mut self, tree: &Tree, ahead: &mut ReadAhead) {
+        self.walked += 1;
         if self.walker.is_some() {
             self.ahead = self.ahead.saturating_sub(1);
             if self.ahead <= self.step / LEFT_PARTS {
-                self.look(values, ahead);
+                self.look(tree, ahead);
             }
         }
     }
 
-    fn look(&mut self, values: &ValueFiles, ahead: &mut ReadAhead) {
+    fn look(&mut self, tree: &Tree, ahead: &mut ReadAhead) {
+        let (entries_max, bytes_max) = match tree.lengths.onward(self.walked, self.ahead) {
+            Onward::Unknown => (usize::MAX, self.bytes_max),
+            Onward::Entries(entries) => (entries, LOOK_BYTES_KNOWN),
+        };
         let Some(walker) = &mut self.walker else { return };
         let (mut bytes, mut sorted) = (0, Vec::new());
         self.step = 0;
-        while bytes < self.bytes_max {
+        while bytes < bytes_max && self.step < entries_max {
             if walker.next().is_err() || !walker.valid() {
                 (self.walker, self.is_done) = (None, true);
                 break;
@@ -100,17 +110,22 @@ impl Scout {
             {
                 let least = if pointer.sorted { SORTED_BYTES_MIN } else { LOG_BYTES_MIN };
                 bytes += least.max(pointer.len.into()) - SORTED_BYTES_MIN;
-                expect(pointer, walker.key(), values, &mut sorted);
+                expect(pointer, walker.key(), &tree.values, &mut sorted);
             }
         }
-        self.bytes_max = (2 * self.bytes_max).min(LOOK_BYTES_MAX);
+        if entries_max == usize::MAX {
+            self.bytes_max = (2 * self.bytes_max).min(LOOK_BYTES_MAX);
+        }
         self.ahead += self.step;
-        ahead.expect(values, &mut sorted);
+        ahead.expect(&tree.values, &mut sorted);
     }
 
-    /// The front is placed anew.
-    pub(super) fn leave(&mut self) {
-        (self.walker, self.ahead, self.is_done) = (None, 0, false);
+    /// The front is placed anew, or the walk ends.
+    pub(super) fn leave(&mut self, lengths: &Lengths) {
+        if self.slow > 0 {
+            lengths.note(self.walked);
+        }
+        *self = Scout::default();
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod gaps;
 mod heat;
+mod lengths;
 mod misses;
 mod read;
 mod rests;
@@ -21,6 +22,7 @@ mod settings;
 pub mod stall;
 
 pub use heat::{Heat, Sample};
+pub use lengths::{Lengths, Onward};
 pub use read::Outcome;
 pub use rests::Spare;
 pub use scan::{Source, Walk, value_of};
@@ -174,6 +176,8 @@ pub struct Tree {
     pub values: Arc<ValueFiles>,
     /// Where walks have lately read values out of logs.
     pub heat: Heat,
+    /// How far walks have lately gone that had to wait for values.
+    pub lengths: Lengths,
     operator: OnceLock<Arc<dyn MergeOperator>>,
     /// Stands in for an operator that is recorded and was not given when the database was opened.
     not_given: Option<Arc<dyn MergeOperator>>,
@@ -233,6 +237,7 @@ impl Tree {
             context,
             values,
             heat: Heat::default(),
+            lengths: Lengths::default(),
             operator: operator.map_or_else(OnceLock::new, OnceLock::from),
             not_given,
             slows_writers: AtomicBool::new(Backlog::of(&view).slows()),
