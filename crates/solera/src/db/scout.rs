@@ -82,8 +82,12 @@ impl Scout {
     #[inline]
     pub(super) fn follow(&mut self, tree: &Tree, ahead: &mut ReadAhead) {
         self.walked += 1;
-        if self.walker.is_some() {
-            self.ahead = self.ahead.saturating_sub(1);
+        if let Some(walker) = &mut self.walker {
+            if self.ahead > 0 {
+                self.ahead -= 1;
+            } else if walker.next().is_err() || !walker.valid() {
+                (self.walker, self.is_done) = (None, true);
+            }
             if self.ahead <= self.step / LEFT_PARTS {
                 self.look(tree, ahead);
             }

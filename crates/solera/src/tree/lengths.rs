@@ -57,7 +57,8 @@ impl Lengths {
         for length in &self.last {
             let length = length.load(Ordering::Relaxed) as usize;
             known += usize::from(length > 0);
-            if length > walked {
+            // One that ended just here is one that this walk may be like.
+            if length > 0 && length >= walked {
                 // From where the look would begin.
                 ends[count] = length.saturating_sub(walked + ahead) as u64;
                 count += 1;
@@ -101,7 +102,8 @@ mod tests {
         assert_eq!(alike.onward(3, 0), Onward::Entries(497));
         assert_eq!(alike.onward(3, 400), Onward::Entries(97));
         assert_eq!(alike.onward(3, 497), Onward::Entries(0), "it has looked at all that will come");
-        assert_eq!(alike.onward(500, 0), Onward::Unknown, "no walk has gone further");
+        assert_eq!(alike.onward(500, 0), Onward::Entries(0), "it most likely ends here");
+        assert_eq!(alike.onward(501, 0), Onward::Unknown, "no walk has gone so far");
     }
 
     #[test]
@@ -109,10 +111,10 @@ mod tests {
         let mut mixed = [500; 32];
         mixed[7] = 1_000_000;
         assert_eq!(after(&mixed).onward(0, 0), Onward::Entries(500), "one long walk does not count");
-        assert_eq!(after(&mixed).onward(500, 0), Onward::Entries(999_500), "but where it went on");
+        assert_eq!(after(&mixed).onward(501, 0), Onward::Entries(999_499), "but where it went on");
         let halves: Vec<usize> = (0..32).map(|nth| if nth % 2 == 0 { 10 } else { 500 }).collect();
         assert_eq!(after(&halves).onward(0, 0), Onward::Entries(10));
-        assert_eq!(after(&halves).onward(10, 0), Onward::Entries(490));
+        assert_eq!(after(&halves).onward(11, 0), Onward::Entries(489));
         for seed in 0..200u64 {
             let length =
                 |nth: u64| 1 + (seed * 7919 + nth * nth * 104_729) as usize % (1 + 50 * nth as usize);
@@ -120,7 +122,7 @@ mod tests {
             let (walked, ahead) = (seed as usize % 40, seed as usize % 7 * 20);
             let Onward::Entries(further) = after(&lengths).onward(walked, ahead) else { continue };
             let begun = walked + ahead;
-            let gone_on: Vec<_> = lengths.iter().filter(|&&length| length > walked).collect();
+            let gone_on: Vec<_> = lengths.iter().filter(|&&length| length >= walked).collect();
             let vain: usize =
                 gone_on.iter().map(|&&length| further - further.min(length.saturating_sub(begun))).sum();
             assert!(vain * 4 <= further * gone_on.len(), "{lengths:?} {walked} {ahead}: {further}");
@@ -133,8 +135,8 @@ mod tests {
         (0..24).for_each(|_| lengths.note(20));
         assert_eq!(lengths.onward(0, 0), Onward::Entries(20));
         (0..8).for_each(|_| lengths.note(20));
-        assert_eq!(lengths.onward(20, 0), Onward::Unknown, "the old ones are forgotten");
+        assert_eq!(lengths.onward(21, 0), Onward::Unknown, "the old ones are forgotten");
         lengths.note(usize::MAX);
-        assert_eq!(lengths.onward(20, 0), Onward::Entries(u32::MAX as usize - 20));
+        assert_eq!(lengths.onward(21, 0), Onward::Entries(u32::MAX as usize - 21));
     }
 }

@@ -49,6 +49,8 @@ const TOO_MANY_EVERYWHERE: i32 = 23;
 /// Places of files that are gone are swept out when there are so many more of them than of living
 /// ones.
 const DEAD_PLACES_MAX: usize = 64;
+/// A page of the system's cache has so many bytes, or more.
+const PAGE_BYTES: u64 = 4 << 10;
 
 /// The files that are open for reading.
 #[derive(Debug)]
@@ -240,11 +242,15 @@ impl ReadFile for PosixReadFile {
     fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let Some(Some(beside)) = self.beside.get() else { return self.read_at(buf, offset) };
         let read = beside.read_at(buf, offset)?;
-        // The next reader reads past that cache again.
-        let _ = beside.with_file(|file| {
-            read_ahead::forget(file, offset, buf.len() as u64);
-            Ok(())
-        });
+        // The next reader reads past that cache again. The last page stays: what is needed next may
+        // begin in it, and be on its way already.
+        let len = (buf.len() as u64).saturating_sub(PAGE_BYTES);
+        if len > 0 {
+            let _ = beside.with_file(|file| {
+                read_ahead::forget(file, offset, len);
+                Ok(())
+            });
+        }
         Ok(read)
     }
 
