@@ -3,14 +3,16 @@
 //! Everything that works for others works for them: reads, batches, transactions, ingests,
 //! checkpoints, recovery. A value is written once, and tables hold a pointer. A log stays while a
 //! pointer leads to it. A damaged value file harms its own values alone, and does not stop the
-//! reclaim of others. Keys alone are read without values. A slow scan looks ahead and yields the
-//! same. A value that was read stays in memory, and `verify` reads the file all the same.
+//! reclaim of others. Keys alone are read without values. A slow scan looks ahead, as far as such
+//! scans go, and yields the same. A value that was read stays in memory, and `verify` reads the file
+//! all the same.
 
 use solera::{
     Clock, Db, Durability, Error, KeyspaceOptions, Options, Reclaim, Shape,
+    error::Result,
     operator::Append,
     vfs::{
-        Fs,
+        Fs, ReadFile, WriteFile,
         fault::{Call, Effect, Fault, FaultFs},
         mem::{MemFs, Persist},
         posix::PosixFs,
@@ -553,6 +555,101 @@ fn a_scan_that_waits_for_its_reads_looks_ahead_and_yields_the_same() {
         }
         db.put(key(start), value(start, 99)).unwrap();
     }
+}
+
+/// A file system in memory that counts the parts of logs that the device was asked to begin with.
+#[derive(Debug, Default, Clone)]
+struct AskedFs(MemFs, Arc<std::sync::atomic::AtomicUsize>);
+
+#[derive(Debug)]
+struct AskedFile(Arc<dyn ReadFile>, Arc<std::sync::atomic::AtomicUsize>);
+
+impl ReadFile for AskedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn will_need(&self, _: u64, _: u64) {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Fs for AskedFs {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(AskedFile(self.0.open(path)?, self.1.clone())))
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.0.create(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        self.0.remove_file(path)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.hard_link(from, to)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.0.sync_dir(path)
+    }
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.0.create_dir_all(path)
+    }
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.0.list_dir(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.0.exists(path)
+    }
+    fn nonce(&self) -> u64 {
+        self.0.nonce()
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.0.lock(path)
+    }
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
+        self.0.lock_shared(path)
+    }
+}
+
+/// A scan of 500 had begun with some 70 values behind its end, each by a read of the device.
+#[test]
+fn scans_of_one_length_have_the_device_begin_with_what_they_read_and_nothing_behind_their_end() {
+    let fs = AskedFs::default();
+    let options = options(Arc::new(fs.clone())).reclaim(Reclaim::Off);
+    let db = options.clock(Arc::new(SlowClock::default())).open(DIR).unwrap();
+    let value = |n: u32| vec![n as u8; FROM + n as usize % 7];
+    // Not in the order of the keys, 3 having no part in 5000.
+    (0..5000).for_each(|n| db.put(key(n * 2003 % 5000), value(n * 2003 % 5000)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let asked = |first: u32, entries: u32| {
+        let before = fs.1.load(std::sync::atomic::Ordering::Relaxed);
+        let mut walk = db.range(key(first)..);
+        for n in first..first + entries {
+            let (found, of_it) = walk.next().unwrap().unwrap();
+            assert_eq!((&*found, &*of_it), (&key(n)[..], &value(n)[..]));
+        }
+        fs.1.load(std::sync::atomic::Ordering::Relaxed) - before
+    };
+    // Nothing is known yet: it looks far.
+    assert!((0..4).all(|nth| asked(nth * 200, 40) > 60));
+    // The first value is read before anything is asked for.
+    (4..12).for_each(|nth| assert_eq!(asked(nth * 200, 40), 39, "scan {nth}"));
+    // One that goes on is looked ahead of again.
+    let long = asked(2500, 400);
+    assert!((399..520).contains(&long), "{long}");
+    // Shorter ones become usual.
+    for nth in 0..32 {
+        asked(3000 + nth * 50, 8);
+    }
+    assert_eq!(asked(4700, 8), 7);
 }
 
 /// Reads of a separated value went to its file each time, even where all would fit into memory.

@@ -550,7 +550,8 @@ impl Iter {
             let (clock, pointer) =
                 (self.keyspace.handle().clock(), values::decode(front.value(), front.key())?);
             // In sorted files most steps read nothing: the clock would cost as much as they do.
-            let may_be_slow = self.scout.waits() && (!pointer.sorted || self.front_ahead.was_first());
+            let is_likely = !pointer.sorted || self.front_ahead.was_first() || self.scout.is_at_first();
+            let may_be_slow = self.scout.waits() && is_likely;
             let begun = may_be_slow.then(|| clock.monotonic_ns());
             self.apart = Some(read_apart(&mut self.front_ahead, &self.keyspace, front.key(), &pointer)?);
             if let Some(begun) = begun.filter(|_| self.front_ahead.was_first())

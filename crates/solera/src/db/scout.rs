@@ -2,8 +2,9 @@
 //!
 //! A log is in the order of the writes, so a walk reads each value there by a read of its own.
 //! Where values have moved often, a range is spread over dozens of sorted files. After four such
-//! reads of 20 µs or more the scout walks ahead of the iterator. It has the device begin with what
-//! comes, so that many reads are under way together (`ValueFiles::will_need`, `ReadAhead::expect`).
+//! reads of 20 µs or more, or one where walks lately went far, the scout walks ahead of the iterator.
+//! It has the device begin with what comes, so that many reads are under way together
+//! (`ValueFiles::will_need`, `ReadAhead::expect`). It looks as far as such walks went.
 //!
 //! What must hold: it changes nothing of what the iterator yields. Where it fails it stops, and the
 //! iterator comes to the same failure by itself.
@@ -58,6 +59,11 @@ impl Scout {
     /// Whether it does not look ahead and would, if reads took long.
     pub(super) fn waits(&self) -> bool {
         self.walker.is_none() && !self.is_done
+    }
+
+    /// Whether the front stands where it was placed.
+    pub(super) fn is_at_first(&self) -> bool {
+        self.walked == 1
     }
 
     /// A read of a value alone, or of a few, took so long. Whether it is time to go ahead: after
