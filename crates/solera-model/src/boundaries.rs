@@ -371,6 +371,25 @@ impl Boundaries {
     /// Where `x` is among the boundaries, as how many are not above it, or one more; and a number
     /// that is not above `x`: what the last of these is taken for, the least from which on it is
     /// counted. `None` if none is counted.
+    ///
+    /// Who keeps the distance from there to a boundary beside it tells that boundary exactly,
+    /// however coarse codes are. Solera's engine tells boundaries in clusters so.
+    ///
+    /// ```
+    /// use solera_model::boundaries::Boundaries;
+    ///
+    /// let starts: Vec<u64> = (1..1000u64).map(|i| (i << 40) + (i * i * 77 << 20)).collect();
+    /// let boundaries = Boundaries::new(&starts, |_| false);
+    /// // Behind each start, another number follows by 1,000.
+    /// let beside: Vec<u64> =
+    ///     starts.iter().map(|start| start + 1000 - boundaries.rounded(*start).unwrap().1).collect();
+    /// for (number, start) in starts.iter().enumerate() {
+    ///     for (key, is_behind) in [(start + 999, false), (start + 1000, true)] {
+    ///         let (count, from) = boundaries.rounded(key).unwrap();
+    ///         assert_eq!((count, key - from >= beside[number]), (number + 1, is_behind));
+    ///     }
+    /// }
+    /// ```
     #[inline]
     pub fn rounded(&self, x: u64) -> Option<(usize, u64)> {
         let number = self.starts.up_to(x).checked_sub(1)?;
