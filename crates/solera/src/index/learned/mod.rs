@@ -56,8 +56,8 @@ const CLUSTERS_ONE_IN: [f64; 3] = [ASTRAY_ONE_IN, 4.0 * ASTRAY_ONE_IN, f64::INFI
 /// A part of a table asks for nodes that send so many times fewer keys too far, at most.
 const HINT_MAX: f64 = 8.0;
 /// Nodes that take more bytes a separator, and beyond them, are compared with other forms.
-const NODES_BYTES: usize = 3;
-const NODES_BYTES_MIN: usize = 256;
+const NODES_BYTES: f64 = 3.0;
+const NODES_BYTES_MIN: f64 = 256.0;
 /// A form is large if it takes more than this part of the bytes of separators in their order.
 const LARGE: f64 = 0.45;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one
@@ -174,16 +174,20 @@ impl Ground<'_> {
     /// The form that costs least. Where there are many separators, a part of them says which.
     fn cheapest(&self) -> Trained {
         let is_small = self.separators.len() <= PART_OF * SAMPLES * NEIGHBOURS;
-        let sampled = (!is_small).then(|| self.part());
-        let part = match &sampled {
-            None => *self,
-            Some((separators, last_keys)) => Ground { separators, last_keys: last_keys.as_ref(), ..*self },
-        };
-        let is_little = |form: &Form| form.bytes() <= part.separators.len() * NODES_BYTES + NODES_BYTES_MIN;
+        // Of numbers nodes mostly are so little that nothing else is tried: a glance says whether.
+        let glanced = (!is_small).then(|| self.part(1));
+        if glanced.as_ref().is_some_and(|glanced| self.of_part(glanced).likes_nodes()) {
+            let nodes = self.nodes(None, ASTRAY_ONE_IN);
+            if self.is_short() && self.is_little(&nodes.form) {
+                return nodes;
+            }
+        }
+        let sampled = (!is_small).then(|| self.part(SAMPLES));
+        let part = sampled.as_ref().map_or(*self, |sampled| self.of_part(sampled));
         let mut tried = part.tried(None, ASTRAY_ONE_IN);
-        if part.is_short() && is_little(&tried.form) {
+        if part.is_short() && part.is_little(&tried.form) {
             tried = part.settled(None, tried);
-            if is_little(&tried.form) {
+            if part.is_little(&tried.form) {
                 return if is_small { tried } else { self.nodes(None, tried.one_in) };
             }
         }
@@ -214,8 +218,8 @@ impl Ground<'_> {
         let is_large = |trained: &Trained| self.bytes_each(&trained.form) > large;
         let exact = |form| Trained { form, astray: 0, one_in: ASTRAY_ONE_IN };
         let spelled = spelling.map(|spelling| self.tried(Some(spelling), ASTRAY_ONE_IN));
-        // Text that its spelling makes even has no clusters.
-        let may_cluster = spelled.as_ref().is_none_or(is_large);
+        // Long text has no clusters, nor has such that its spelling makes even.
+        let may_cluster = self.is_short() && spelled.as_ref().is_none_or(is_large);
         let clusters = |spelling| if may_cluster { self.clusters(spelling) } else { None };
         let forms = [
             (Way::Nodes, Some(nodes)),
@@ -263,15 +267,31 @@ impl Ground<'_> {
         self.separators.total_bytes() - same <= count * SHORT_BYTES_MAX
     }
 
-    /// Samples of neighbours, each in the middle of its part of the table.
-    fn part(&self) -> (Separators, Option<LastKeys>) {
+    /// Whether nodes of these separators are short and little.
+    fn likes_nodes(&self) -> bool {
+        self.is_short() && self.is_little(&self.tried(None, ASTRAY_ONE_IN).form)
+    }
+
+    /// Whether a form takes so few bytes that no other need be tried.
+    fn is_little(&self, form: &Form) -> bool {
+        let count = self.separators.len() as f64;
+        self.bytes_each(form) * count <= count * NODES_BYTES + NODES_BYTES_MIN
+    }
+
+    /// A part as ground of its own.
+    fn of_part<'p>(&self, (separators, last_keys): &'p (Separators, Option<LastKeys>)) -> Ground<'p> {
+        Ground { separators, last_keys: last_keys.as_ref(), of: self.of }
+    }
+
+    /// So many samples of neighbours, each in the middle of its part of the table.
+    fn part(&self, samples: usize) -> (Separators, Option<LastKeys>) {
         let count = self.separators.len();
         let sample = |number: usize| {
-            let (begin, end) = (number * count / SAMPLES, (number + 1) * count / SAMPLES);
+            let (begin, end) = (number * count / samples, (number + 1) * count / samples);
             let first = begin + (end - begin).saturating_sub(NEIGHBOURS) / 2;
             first..end.min(first + NEIGHBOURS)
         };
-        let tried = || (0..SAMPLES).flat_map(sample);
+        let tried = || (0..samples).flat_map(sample);
         let last_keys = self.last_keys.map(|last_keys| last_keys.only(tried()));
         (tried().map(|i| self.separators.get(i)).collect(), last_keys)
     }
