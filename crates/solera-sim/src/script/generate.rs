@@ -2,13 +2,14 @@
 //!
 //! Every seed draws its own pool of keys, few and as unpleasant as keys can be, and its own weights
 //! of operations. This is swarm testing: a life that never deletes finds other faults than one that
-//! always does. `script` draws a whole script, `operation` the next one.
+//! always does. `script` draws a whole script, `operation` the next one. `reseed` keeps keys and
+//! weights. `SLOTS` is how many snapshots, iterators and transactions, each, a script may hold.
 //!
-//! What must hold: the same seed gives the same script. What it draws need not be legal: the engine
-//! must refuse what is not.
+//! What must hold: the same seed and setting give the same script. What it draws need not be legal:
+//! the engine must refuse what is not.
 //!
-//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz targets; `life::world`, for
-//! `SLOTS`.
+//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz target `script`; `life::world`,
+//! for `SLOTS`.
 
 use super::{Bounds, Change, Edge, Move, Operation, Script, Value, View, text::Bytes};
 use crate::{

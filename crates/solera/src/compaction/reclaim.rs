@@ -1,18 +1,20 @@
-//! Whether value files are to be emptied, and which: `is_over` and `most_wasteful`, pure, over
-//! `Space`s.
+//! Whether value files take too much, and in which order they are emptied: pure sums over `Space`s.
+//! Owns `Reclaim`, the ways of reclaiming by name, and `Victims`, the files that were chosen.
 //!
-//! Owns `Reclaim`, the ways of reclaiming by name (tier, rewrite, learnedkv, off), and `Victims`,
-//! the files that were chosen, for all keys or by range. `Space` is what one file takes and what of
-//! it is live. `most_wasteful` takes the file with the most garbage for each live byte, while files
-//! take more than live values and the spare percent. `spared_for_files` takes from that percent
-//! what keys and entries of small values need.
+//! A `Space` is what one file takes and what of it is live. `is_over`: files take more than live
+//! values and the spare percent. The ways choose differently. `Tier`, the default, goes by
+//! `by_worth`: garbage for each live byte, times the square root of the file's age; `convert`
+//! picks. `spared_for_files` takes from its spare percent what keys and entries of small values
+//! need. `Rewrite` takes one file at a time, `most_wasteful`: the most garbage for each live byte.
+//! `LearnedKv` takes all files once they are over, `Off` none.
 //!
-//! What must hold: a merge that is given victims moves their values that it meets to sorted value
-//! files. Those that cannot be read stay. A file leaves when no pointer leads to it.
+//! What must hold: a merge that is given victims, for all keys or by range, moves their values that
+//! it meets to sorted value files. Values of old files (`is_old`) go apart. Those that cannot be
+//! read stay. A file leaves when no pointer leads to it.
 //!
-//! Callers: `engine::reclaim` and `engine::rewrite` decide; `convert` shares the sums; `moves` asks
-//! `Victims` which values leave. `engine::options`, `solera-bench` and `solera-sim` choose a
-//! `Reclaim`.
+//! Callers: `engine::reclaim` (`LearnedKv`, `spare_percent`), `engine::rewrite`, and
+//! `compaction::convert`, for `Tier` and `compact_range`; `moves` asks `Victims` which values
+//! leave. `engine::options`, `solera-bench` and `solera-sim` choose a `Reclaim`.
 
 use crate::{ids::FileId, key::KeyRange};
 use std::{collections::BTreeSet, fmt, sync::Arc};

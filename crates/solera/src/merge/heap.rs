@@ -1,9 +1,13 @@
 //! The merge itself, which source goes first: `Merge`, a `Cursor` over several cursors.
 //!
 //! The source in front stands outside a binary heap of the others. As long as it stays in front, a
-//! step costs one comparison, heads first. `skip_to`, `skip_before` and `skip_unseen` seek in some
-//! sources at once. `lend` has the front source lend the entries that come before those of all
-//! others. `seek_first_late` and `next_late` hold the large values of one source at a time.
+//! step costs one comparison, heads first. Positioning is lazy: a source may only expect an entry
+//! (`Cursor::expect`), and looks for it when it comes to the front (`arrive`).
+//!
+//! `skip_to`, `skip_before` and `skip_unseen` take some sources on in one go, and leave the others
+//! where they are. `lend` and `lend_back` have the front source lend the entries that come before
+//! those of all others. With `seek_first_late` and `next_late` only the front source keeps a large
+//! value in memory.
 //!
 //! What must hold: forward, the order is user key ascending, then age, then position in the source;
 //! backward it is exactly the reverse. Sequence numbers are not compared between sources. A merge

@@ -1,8 +1,16 @@
-//! Bringing a table that was just written into the cache: `Table::warm`. And how much of a table is
-//! in the cache, by which its maker decides: `Table::cached_bytes`.
+//! Bringing a table that was just written into the block cache: `Table::warm`. And how many bytes
+//! of a table's blocks are in the cache: `Table::cached_bytes`.
 //!
-//! What must hold: what cannot be read is left to the reader that comes to it, who is told. The
-//! bytes are counted as read, but no block counts for a reader.
+//! `warm` reads all data blocks, many by one call; other blocks give way to them. At the first that
+//! cannot be read it stops and returns the error. What came before is cached, the rest is not.
+//! `engine::warming` drops that error: a reader that comes to such a block is told.
+//!
+//! `cached_bytes` is asked of the tables that a merge has read. What it wrote is warmed only if
+//! half of those bytes were cached.
+//!
+//! What must hold: the bytes count as read from the file. No block counts as one that a reader
+//! asked for.
+//!
 //! Caller: `engine::warming`.
 
 use super::reader::Table;
