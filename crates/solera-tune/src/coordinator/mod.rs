@@ -273,7 +273,8 @@ impl Coordinator {
         if place.baseline.windows() < rules.windows_before {
             return;
         }
-        let is_closed = self.is_closed(window);
+        let falls = self.rules.guarded && place.falls;
+        let is_closed = self.is_closed(window) || falls;
         if is_closed && !self.may_go_home(window) {
             return;
         }
