@@ -8,7 +8,7 @@
 //! What must hold: they give the same bits on every processor. They err by less than 4 units in the
 //! last place where the result is a normal number. Powers err by less than 1 in 10¹²,
 //! `normal_share` by less than 2·10⁻⁷.
-//! Callers: in `solera-tune` the learners, the agents, the cost model and `sight::context`; the
+//! Callers: in `solera-tune` the learners, what chooses, the cost model and `sight::context`; the
 //! opponent `ecotune` in `solera-bench`. `filter` in `solera` asks what filters are expected to let
 //! pass.
 
