@@ -1,8 +1,11 @@
 //! Turning knobs as a step of a life: `turn`, `refuse` and `kept`.
 //!
 //! `turn` sets one knob to a random value that `Control::ranges` calls legal, or resets it;
-//! `refuse` sets one to what is not. `kept` says whether a database that was opened again remembers
-//! what was set. It also says whether the database and its default keyspace obey that.
+//! `refuse` sets one to what is not. `kept` is for a database that was opened again. It says
+//! whether the changes in its history are the last that were made. It also says whether the
+//! database and its default keyspace obey them, as far as other knobs and the open let them.
+//!
+//! `kept` does not see that a history is too short: `crash` checks that itself.
 //!
 //! What must hold: what is called legal is taken, what is not is refused and changes nothing. Only
 //! a reset may be refused, where it does not suit other knobs (`None`). A change may alter how fast

@@ -1,9 +1,9 @@
-//! CAMAL's experiments with what learns: `run`, C1 with Poly, Trees and NN, their opponents, and
-//! C2.
+//! CAMAL's experiments with what learns. `run` does C1 (Poly, Trees and NN beside opponents) and
+//! C2, and starts the parts that are in `camal_dynamic`: C3, uncertain mixes, the steward.
 //!
-//! It trains at a small scale, chooses for the full size, and measures sampling time against
-//! quality. C2 extrapolates to more data than was trained on. C3 and uncertain mixes go on in
-//! `camal_dynamic`.
+//! C1 trains at a small scale, chooses for the full size, and weighs sampling time against quality.
+//! Three opponents learn nothing: the default, the classic cost model and our own. C2 trains at
+//! full size too and compares the choices, also on more data than either was trained on.
 //!
 //! What must hold: learners are trained under the mixes of Table 1. What they choose is measured
 //! under those of Table 2, which none of them has seen.

@@ -4,8 +4,9 @@
 //! `render` and `record` make text and bytes of an observation.
 //! What must hold of a change:
 //! - Bounded: one that is not legal is refused with what is. It never changes an answer.
-//! - Lazy: one record of the manifest. What it leads to is left to later flushes and compactions.
-//! - Durable: in force after every later open.
+//! - Lazy: one record of the manifest. The cache takes its new size at once. Files are written anew
+//!   by later flushes and compactions.
+//! - Durable: in force after every later open, if need be fitted to what that open gives.
 //! - Pulled: users and tuners ask the engine, which never calls them.
 //!
 //! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,

@@ -3,12 +3,12 @@
 //!
 //! The first is for many keys: a table of Bloom filters of 1 to 64 bits with interpolation between,
 //! and Ribbon's formula. The second is for a table of so many keys: small Bloom filters have whole
-//! lines, so more bits than they were given.
+//! lines, so more bits than they were given. For Ribbon both say the same.
 //!
 //! What must hold: tests hold both against filters that were built.
 //!
-//! Callers: `filter::allotment` weighs bits by the curve; `solera-tune` predicts and judges reads
-//! by both; an example of `solera-bench` prints it.
+//! Callers: `filter::allotment` weighs bits by the first, and an example of `solera-bench` prints
+//! it; the cost model of `solera-tune` predicts reads by the second.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, bloom, ribbon};
 use solera_model::elementary::pow;

@@ -7,7 +7,8 @@
 //! What must hold:
 //! - A view lists sources newest first; every version of a key in a newer source is newer
 //!   (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
-//! - What `install` and `use_settings` show is durable already. `seal` runs under the commit lock.
+//! - What `install` and `use_settings` show is durable already. `seal` runs under the commit lock,
+//!   or in an open, before there are writers.
 //!
 //! Callers: `engine` changes trees; `db` reads; `control` looks.
 
