@@ -122,7 +122,8 @@ struct Compare {
     #[arg(long, value_delimiter = ',')]
     phases: Vec<Phase>,
     /// Data, with commas between them: git-history, or KEYS[/SIZES][@PAIRS], where KEYS are a
-    /// family, sosd:FILE or lines:FILE, SIZES bytes as 8+64, or udb, zippydb, up2x, and PAIRS as --n
+    /// family, sosd:FILE or lines:FILE, SIZES bytes as 8+64, or udb, zippydb, up2x, and PAIRS as
+    /// --n
     #[arg(long, value_delimiter = ',', default_value = "uniform/8+64")]
     data: Vec<Source>,
     /// Pairs of a generated set that does not say

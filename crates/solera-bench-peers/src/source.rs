@@ -5,8 +5,8 @@
 //! asks for less.
 //!
 //! What must hold: a source comes back from its text, as `Task` carries it. A file's path may have
-//! `/` and `@`: what follows the last of them counts as sizes or pairs only if it is some. Pairs are
-//! 8 and 64 bytes if the user does not say.
+//! `/` and `@`: what follows the last of them counts as sizes or pairs only if it is some. Pairs
+//! are 8 and 64 bytes if the user does not say.
 //!
 //! Callers: `main` and `pieces` read one; `pieces` shrinks it. `main` and `compare` size it,
 //! `child` makes it.
@@ -37,7 +37,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Keys of a file: `sosd:FILE` or `lines:FILE`, with sizes and pairs behind it if they are some.
+    /// Keys of a file: `sosd:FILE` or `lines:FILE`, perhaps with sizes and pairs behind it.
     fn of_file(text: &str) -> Result<Self, String> {
         let split = |text, by| str::rsplit_once(text, by);
         let pairs = split(text, '@').and_then(|(rest, count)| {

@@ -7,8 +7,8 @@
 //! refuses a place in any database. `is_within` and `is_same` compare paths with links followed.
 //!
 //! What must hold: no older file is written over unless it is the command's own. Devices and pipes
-//! are written to as they are. `create`, `check` and `check_new` refuse a file in the directory of a
-//! database; `check_new` also refuses whatever is there already.
+//! are written to as they are. `create`, `check` and `check_new` refuse a file in the directory of
+//! a database; `check_new` also refuses whatever is there already.
 //!
 //! Callers: `report`, `given` and `target`, and the commands that make files, directories or
 //! databases. A report that is resumed is opened by `report`, a trace by the engine.
@@ -136,11 +136,10 @@ fn resolved(path: &Path) -> Option<PathBuf> {
         return Some(found);
     }
     let whole = std::path::absolute(path).ok()?;
-    let found = whole.ancestors().skip(1).find_map(|dir| {
+    whole.ancestors().skip(1).find_map(|dir| {
         let rest = whole.strip_prefix(dir).ok()?;
         Some(dir.canonicalize().ok()?.join(rest))
-    });
-    found
+    })
 }
 
 #[cfg(unix)]

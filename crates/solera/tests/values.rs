@@ -4,8 +4,8 @@
 //! checkpoints, recovery. A value is written once, and tables hold a pointer. A log stays while a
 //! pointer leads to it. A damaged value file harms its own values alone, and does not stop the
 //! reclaim of others. Keys alone are read without values. A slow scan looks ahead, as far as such
-//! scans go, and yields the same. A value that was read stays in memory, and `verify` reads the file
-//! all the same.
+//! scans go, and yields the same. A value that was read stays in memory, and `verify` reads the
+//! file all the same.
 
 use solera::{
     Clock, Db, Durability, Error, KeyspaceOptions, Options, Reclaim, Shape,

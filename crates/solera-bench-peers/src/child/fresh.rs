@@ -4,7 +4,8 @@
 //! flushes and merges may be under way or due.
 //!
 //! What must hold: nothing waits for the engine to settle. Neither the time nor the processor time
-//! of the load is measured, but what its flushes and merges take meanwhile is. Each call loads anew.
+//! of the load is measured, but what its flushes and merges take meanwhile is. Each call loads
+//! anew.
 //!
 //! Caller: `Child::measure`.
 

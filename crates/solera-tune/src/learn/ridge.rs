@@ -60,9 +60,9 @@ impl Ridge {
         self.gram.iter_mut().chain(&mut self.moments).for_each(|sum| *sum *= share);
     }
 
-    /// The coefficients. All are 0 as long as there is no point, or once a sum has overflowed. Where
-    /// rounding swallows the penalty, so that there is no solution, it counts as more, as little as
-    /// it takes.
+    /// The coefficients. All are 0 as long as there is no point, or once a sum has overflowed.
+    /// Where rounding swallows the penalty, so that there is no solution, it counts as more, as
+    /// little as it takes.
     pub fn solve(&self) -> Vec<f64> {
         let largest = self.gram.iter().fold(0.0, |largest: f64, sum| largest.max(sum.abs()));
         let mut penalty = self.penalty;

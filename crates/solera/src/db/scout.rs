@@ -2,8 +2,8 @@
 //!
 //! A log is in the order of the writes, so a walk reads each value there by a read of its own.
 //! Where values have moved often, a range is spread over dozens of sorted files. After four such
-//! reads of 20 µs or more, or one where walks lately went far, the scout walks ahead of the iterator.
-//! It has the device begin with what comes, so that many reads are under way together
+//! reads of 20 µs or more, or one where walks lately went far, the scout walks ahead of the
+//! iterator. It has the device begin with what comes, so that many reads are under way together
 //! (`ValueFiles::will_need`, `ReadAhead::expect`). It looks as far as such walks went.
 //!
 //! What must hold: it changes nothing of what the iterator yields. Where it fails it stops, and the
