@@ -99,6 +99,7 @@ impl Corpora<'_> {
     }
 
     fn indexes(&mut self) -> Outcome {
+        let mut clusters = false;
         for step in [1u64, 1 << 20, 0x0123_4567_89ab] {
             let separators: Separators = (0..100u64)
                 .map(|number| (number * step).to_be_bytes().to_vec())
@@ -131,6 +132,7 @@ impl Corpora<'_> {
             Handles::encode_sizes(&[4096; 20], &mut bytes);
             self.add("index", &bytes)?;
         }
+        assert!(clusters, "one of the seeds is of clusters");
         Ok(())
     }
 

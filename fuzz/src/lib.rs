@@ -266,7 +266,9 @@ pub fn index(data: &[u8]) {
     let mut last_keys = LastKeys::new(2 * separators.len() as u64 + 1);
     let below = [&[][..]].into_iter().chain(separators.iter());
     below.zip(separators.iter()).for_each(|(below, _)| last_keys.push([below]));
-    let ascend = sorted.windows(2).all(|pair| pair[0] < pair[1]) && separators.begin().is_empty();
+    let ascend = sorted.windows(2).all(|pair| pair[0] < pair[1])
+        && sorted.first().is_some_and(|first| !first.is_empty());
+    let ascend = ascend && separators.begin().is_empty();
     let known = [None, ascend.then_some(&last_keys)];
     let built = IndexKind::ALL.into_iter().flat_map(|kind| known.map(|last_keys| (kind, last_keys)));
     for (kind, last_keys) in built {

@@ -10,7 +10,7 @@
 //! measured (`ambiguity`). `above` sends no more astray than its caller allows, 0 included.
 //! Boundaries from untrusted bytes never panic, nor say more than their count; they promise no
 //! more.
-//! Callers: `index::learned::nodes` in `solera` (`index` takes `LEN_MAX`); the examples `blocks`
+//! Callers: `index::learned::{nodes, clusters}` in `solera` (`index` takes `LEN_MAX`); the examples `blocks`
 //! and `compare`.
 
 mod builder;
@@ -280,7 +280,7 @@ impl Boundaries {
     }
 
     /// [`Boundaries::above`]; and the ranks of the boundaries that are counted for something that is
-    /// looked for below them, ascending. There are none if [`Below::missed_max`] is 0.
+    /// looked for below them, ascending. [`Below::all`] has none.
     ///
     /// # Panics
     /// As [`Boundaries::above`].

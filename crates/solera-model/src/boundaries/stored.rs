@@ -8,7 +8,7 @@
 //! lines say is not checked: it makes answers wrong, not unsafe. Nor slow: no query goes on for
 //! more than 33 groups back, or 2 ahead.
 //!
-//! Caller: `index::learned::nodes` in `solera`, for an index in a table.
+//! Callers: `index::learned::{nodes, clusters}` in `solera`, for an index in a table.
 
 use super::{Boundaries, Form, LEN_MAX, Line, Segment};
 use crate::{

@@ -103,6 +103,12 @@ impl LastKeys {
         self.keys.get(self.begin(block))
     }
 
+    /// The least of the last keys of a block that may have others.
+    pub(super) fn least_of_more(&self, block: usize) -> Option<&[u8]> {
+        let kept = self.ends[block] as usize - self.begin(block);
+        (kept >= KEPT_MAX).then(|| self.least(block))
+    }
+
     /// The last keys of a block, the last first.
     pub fn backwards(&self, block: usize) -> impl Iterator<Item = &[u8]> {
         (self.begin(block)..self.ends[block] as usize).rev().map(|i| self.keys.get(i))

@@ -1,15 +1,17 @@
 //! Separators that lie in clusters far from each other: `Clusters`, which finds the cluster by codes
-//! and the place in it by exact distances.
+//! and the place in it by exact distances (docs/decisions/0028).
 //!
-//! Runs of dense keys at random places, as (hash, line), have boundaries within a run. No code of
-//! 16 bits tells these apart from the next key and reaches to the next run too. Here codes
-//! (`Boundaries` of `solera-model`) tell *stems*: one boundary of each cluster. The others follow
-//! their stem by the distance from one to the next, in one to three bytes. The first distance counts
-//! from what the stem's code stands for. So it is exact where the code is not.
+//! Runs of dense keys at random places, as (hash, line), are often longer than a block. Then
+//! boundaries lie within them. Such a boundary must be exact to one key, and the next run may be
+//! 2^40 away: no code of 16 bits does both. So codes (`Boundaries` of `solera-model`) only find the
+//! cluster: they hold its *stem*. The other boundaries *follow*, each by its distance from the one
+//! before, in one to three bytes. The first distance counts from the number to which the stem's
+//! code was rounded. So it loses nothing by the rounding.
 //!
-//! What must hold: `locate` gives how many separators are not above the key, or one more, if it was
-//! `build` that made them. What it gives ascends with keys, and is never above `len`. Decoded bytes
-//! may give wrong numbers, none above `len`.
+//! What must hold: of what `build` made, `locate` gives how many separators are not above the key,
+//! or one more. It ascends with keys and is never above `len`. In each block of which keys are sent
+//! too far, the least of the last keys is not, if there may be others. Decoded bytes may give wrong
+//! numbers, none above `len`.
 //!
 //! Caller: `index::learned`.
 
@@ -33,10 +35,10 @@ const FOLLOWERS_MAX: usize = 127;
 /// Bytes of a distance, at most: of the first from a stem, and of another.
 const FIRST_MAX: usize = 8;
 const NEXT_MAX: usize = 3;
-/// A boundary is told by a code if so much of the way from the boundary before it, at least, is one
-/// in which the code may lie.
+/// A boundary may be its cluster's stem if the gap below it is at least one in so many of the way
+/// from the boundary before.
 const TOLD: u64 = 256;
-/// Of the way from what is looked for below a boundary so many bits are kept.
+/// The gap below a boundary keeps so many bits at least, but for a few boundaries.
 const ROOM_BITS: u32 = 2;
 /// Bytes of a stem, about: its code, its count and its part of a sum.
 const STEM_BYTES: f64 = 3.0;
@@ -111,21 +113,32 @@ struct Cluster {
 
 impl Numbers {
     /// The numbers by which heads ascend strictly, with as few bits as tell each from the one that is
-    /// looked for below it, but for so many. `None` if heads do not.
+    /// looked for below it, but for so many. `least` is the head of the least key that is known
+    /// below a boundary, if there may be others: it is told from each. `None` if heads do not.
     fn of(
         heads: Heads,
         mut above: Vec<u64>,
         mut below: Vec<u64>,
         untold: usize,
+        least: impl Fn(&Heads, usize) -> Option<u64>,
     ) -> Option<(Numbers, Vec<u64>, Vec<u64>)> {
+        debug_assert!(!above.is_empty());
         let used = above.iter().fold(0, |bits, number| bits | number);
-        let mut rooms: Vec<u64> =
-            above.iter().zip(&below).map(|(above, below)| above.saturating_sub(*below)).collect();
-        let (_, least, _) = rooms.select_nth_unstable(untold.min(above.len() - 1));
-        let spare = least.checked_ilog2().unwrap_or(0).saturating_sub(ROOM_BITS);
-        let shift = spare.max(used.trailing_zeros()).min(u64::BITS - 1);
-        let ascends = |shift: &u32| above.windows(2).all(|pair| pair[0] >> shift < pair[1] >> shift);
-        let shift = (0..=shift).rev().find(ascends)?;
+        let room = above.iter().zip(&below).map(|(above, below)| above.saturating_sub(*below));
+        let mut rooms: Vec<u64> = room.collect();
+        let (_, small, _) = rooms.select_nth_unstable(untold.min(above.len() - 1));
+        let spare = small.checked_ilog2().unwrap_or(0).saturating_sub(ROOM_BITS);
+        let mut shift = spare.max(used.trailing_zeros()).min(u64::BITS - 1);
+        for pair in above.windows(2) {
+            shift = shift.min(told_up_to(pair[0], pair[1])?);
+        }
+        for (rank, (&number, &below)) in above.iter().zip(&below).enumerate() {
+            if told_up_to(below, number).is_none_or(|up_to| up_to < shift)
+                && let Some(least) = least(&heads, rank)
+            {
+                shift = shift.min(told_up_to(least, number)?);
+            }
+        }
         above.iter_mut().chain(&mut below).for_each(|number| *number >>= shift);
         Some((Numbers { heads, shift: shift as u8 }, above, below))
     }
@@ -160,7 +173,11 @@ impl Clusters {
         let above = separators.iter().map(head).collect();
         let below = (0..separators.len()).map(|i| head(last_keys.last(i))).collect();
         let untold = untold_max(last_keys, one_in, separators.len()) as usize;
-        let (numbers, ranks, below) = Numbers::of(heads, above, below, untold)?;
+        let least = |heads: &Heads, rank: usize| {
+            let least = last_keys.least_of_more(rank)?;
+            Some(least.strip_prefix(prefix).map_or(0, |rest| heads.head(rest)))
+        };
+        let (numbers, ranks, below) = Numbers::of(heads, above, below, untold, least)?;
         let missed = (0u32..).zip(ranks.iter().zip(&below));
         let missed = missed.filter(|(_, (number, below))| below >= number).map(|(rank, _)| rank).collect();
         let (clusters, next) = cheapest(&ranks, &below);
@@ -189,7 +206,8 @@ impl Clusters {
         Some((clusters.summed()?, missed))
     }
 
-    /// With the sums of its counts, of which there is one for each stem. `None` if that are too many boundaries.
+    /// With the sums of its counts, of which there is one for each stem. `None` if there are too many
+    /// boundaries.
     fn summed(mut self) -> Option<Clusters> {
         let mut sums = Vec::with_capacity(self.counts.len().div_ceil(CHUNK));
         let (mut boundaries, mut bytes) = (0, 0);
@@ -246,7 +264,8 @@ impl Clusters {
             return decoder.fail("distances of 1 to 8 bytes, and of 1 to 3");
         }
         let bytes = Bytes { first, next };
-        let taken = counts.iter().map(|&count| bytes.behind(count)).sum();
+        let taken: u64 = counts.iter().map(|&count| bytes.behind(count) as u64).sum();
+        let taken = usize::try_from(taken).unwrap_or(usize::MAX);
         let distances = decoder.take(taken, "all distances")?.into();
         let sums = Box::default();
         let clusters = Clusters { prefix, numbers, stems, counts, sums, bytes, distances, len: 0 };
@@ -362,6 +381,12 @@ impl Clusters {
 #[inline]
 fn of_stem(count: u8) -> usize {
     usize::from(count >> 1) + usize::from(count & 1)
+}
+
+/// How many of the lowest bits two numbers can do without, the lesser first. `None` if the first is
+/// not less.
+fn told_up_to(lesser: u64, greater: u64) -> Option<u32> {
+    (lesser < greater).then(|| (lesser ^ greater).ilog2())
 }
 
 /// Bytes of a distance.
@@ -561,7 +586,8 @@ mod tests {
         #[test]
         fn every_key_is_found_in_its_block_or_one_further_and_ranks_ascend(
             runs in prop::collection::vec((any::<u64>(), 1u64..60, prop_oneof![Just(1u64), Just(3), Just(1 << 20)]), 1..30),
-            of in 1usize..9,
+            of in 1usize..30,
+            doubled in 0usize..40,
             others in prop::collection::vec(any::<u64>(), 0..60),
             one_in in prop_oneof![Just(10.0), Just(1000.0), Just(f64::INFINITY)],
         ) {
@@ -569,12 +595,22 @@ mod tests {
             let mut numbers: Vec<u64> = runs.into_iter().flat_map(key).collect();
             numbers.sort_unstable();
             numbers.dedup();
-            let keys: Vec<Vec<u8>> = numbers.iter().map(|number| number.to_be_bytes().to_vec()).collect();
+            // Some have many keys behind the same head.
+            let behind = |i: usize| if i % 41 == doubled { 0..20 } else { 0..1u8 };
+            let keys = |(i, number): (usize, &u64)| behind(i).map(move |more| {
+                let mut key = number.to_be_bytes().to_vec();
+                key.extend((more > 0).then_some(more));
+                key
+            }).collect::<Vec<_>>();
+            let keys: Vec<Vec<u8>> = numbers.iter().enumerate().flat_map(keys).collect();
             let (separators, last_keys) = blocks(&keys, of);
             prop_assume!(!separators.is_empty());
             let heads = Heads::of(&separators, Some(&last_keys), one_in);
-            if let Some((clusters, _)) = Clusters::build(&separators, &last_keys, one_in, heads) {
+            if let Some((clusters, missed)) = Clusters::build(&separators, &last_keys, one_in, heads) {
                 let clusters = stored(&clusters);
+                let counted = super::super::sent_astray(&missed, |key| clusters.locate(key, |_| {}), &last_keys);
+                let is_astray = |(i, key): &(usize, &Vec<u8>)| clusters.locate(key, |_| {}) != i / of;
+                prop_assert_eq!(counted as usize, keys.iter().enumerate().filter(is_astray).count());
                 prop_assert_eq!(clusters.len(), separators.len());
                 let beside = numbers.iter().flat_map(|&number| [number.saturating_sub(1), number, number.saturating_add(1)]);
                 let mut asked: Vec<u64> = beside.chain(others).collect();

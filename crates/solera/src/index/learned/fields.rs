@@ -9,7 +9,7 @@
 //! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
 //! number(b)`. A key that differs in a fixed bit gets the number of the nearest key that does not.
 //!
-//! Caller: `index::learned::nodes`, as heads.
+//! Caller: `index::learned::heads`.
 
 use crate::{
     codec::{DecodeError, Decoder},

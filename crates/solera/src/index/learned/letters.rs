@@ -9,7 +9,7 @@
 //! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
 //! number(b)`.
 //!
-//! Caller: `index::learned::nodes`, as heads.
+//! Caller: `index::learned::heads`.
 
 use crate::codec::{DecodeError, Decoder};
 use std::iter;

@@ -8,7 +8,7 @@
 //!
 //! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
 //! number(b)`.
-//! Callers: `index::learned` builds one where nodes without it take many bytes; `nodes` uses it as
+//! Callers: `index::learned` builds one where nodes without it take many bytes; `heads` uses it as
 //! heads.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
