@@ -206,7 +206,7 @@ impl Coordinator {
         share(merging.evened(window.cost, window.moved, usual), baseline.mean(merging))
     }
 
-    /// Tells the agent what became of its proposal, and the decision too.
+    /// Notes what became of a proposal in the agent's record, and tells the agent and the decision.
     fn tell(&mut self, decision: &mut Decision, outcome: Outcome) {
         let hurt = self.state.credit.hurt();
         self.state.credit.hear(&outcome);
@@ -219,6 +219,11 @@ impl Coordinator {
             let pause = self.rules.mute << hurt.min(16);
             self.state.muted_until = decision.window.saturating_add(pause);
         }
+        self.inform(decision, outcome);
+    }
+
+    /// Tells the agent what became of its proposal, and the decision too.
+    fn inform(&mut self, decision: &mut Decision, outcome: Outcome) {
         self.ask(decision, |agent| agent.hear(&outcome));
         decision.outcome = Some(outcome);
     }
@@ -654,10 +659,13 @@ impl Coordinator {
         let judged = open.ratios.len().max(1) as f64;
         let ratio = if open.ratios.is_empty() { 1.0 } else { open.ratios.iter().sum::<f64>() / judged };
         self.state.tabus.add(open.context, window.number, &open.moves, &self.rules);
-        self.state.regret.close();
+        // What stood before gains that much of what nobody set: no harm was done.
+        let is_homeward = open.proposal.is_homeward();
+        if is_homeward { self.state.regret.forgive() } else { self.state.regret.close() }
         self.begin_rest();
         let sets = state::way(&self.state.own, &open.before);
-        self.tell(decision, Outcome::Undone { ratio, why: why.clone() });
+        let outcome = Outcome::Undone { ratio, why: why.clone() };
+        if is_homeward { self.inform(decision, outcome) } else { self.tell(decision, outcome) }
         if !sets.is_empty() {
             self.order(Purpose::Undo, sets, why, None, decision);
         }

@@ -74,6 +74,11 @@ impl Regret {
         self.of_open_ns = 0.0;
     }
 
+    /// The change that was open has been judged, and is not charged.
+    pub fn forgive(&mut self) {
+        self.of_open_ns = 0.0;
+    }
+
     /// Whether the change that is open has gained so far.
     pub fn gains(&self) -> bool {
         self.of_open_ns < 0.0

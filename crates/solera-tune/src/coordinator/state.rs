@@ -25,9 +25,11 @@ use std::collections::BTreeMap;
 const ANCHOR_WINDOWS: u32 = 2;
 /// How many times as much as its context did a window must cost, or as little, to be odd.
 const ODD: f64 = 2.0;
-/// How many times as much as is usual one may move, or as little, to be odd: what others cost is
-/// that of merges.
+/// How many times as much as is usual one may move, or as little, to be odd before it is known what
+/// merges cost.
 const ODD_MOVED_MAX: f64 = 2.0;
+/// How many times as much as is known of them merges may have cost, where a window is odd.
+const ODD_MERGES: f64 = 2.0;
 
 /// What is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -173,11 +175,15 @@ impl Place {
     fn oddity(&self, window: &Measured, merging: &Merging) -> i8 {
         let (mean, usual) = (self.baseline.mean(merging), self.baseline.usual());
         let moved = (window.moved.min(usual), window.moved.max(usual));
-        let ratio = merging.evened(window.cost, window.moved, usual) / mean.max(f64::MIN_POSITIVE);
-        match ratio {
-            _ if moved.1 > ODD_MOVED_MAX * moved.0 || !self.is_measured() => 0,
-            _ if ratio > ODD => 1,
-            _ if ratio < 1.0 / ODD => -1,
+        let is_unlike = moved.1 > ODD_MOVED_MAX * moved.0;
+        if !self.is_measured() || (is_unlike && merging.slope() <= 0.0) {
+            return 0;
+        }
+        // Whether merges are spread evenly or not, and if they cost more than is known of them.
+        let evened = window.cost - ODD_MERGES * merging.slope() * (window.moved - usual);
+        match (window.cost.min(evened), window.cost.max(evened)) {
+            (least, _) if least > ODD * mean => 1,
+            (_, most) if most < mean / ODD => -1,
             _ => 0,
         }
     }

@@ -418,6 +418,32 @@ fn two_windows_in_a_row_of_twice_the_cost_with_nothing_changed_begin_a_baseline_
     assert!(kept.flatten().any(|outcome| matches!(outcome, Outcome::Kept { ratio } if ratio < 0.85)));
 }
 
+/// Symptom: a hot set moved, and a change was blamed for it; nothing else was changed for the rest
+/// of the run. Cause: the window before it was not odd, since it moved nine bytes an operation
+/// where none are usual. Cure: merges explain no more than they may have cost.
+#[test]
+fn merges_explain_no_more_of_a_window_than_they_can_cost() {
+    let is_odd = |slope: f64, moved: f64, ns: f64| {
+        let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+        coordinator.rules.windows_before = 9;
+        if slope > 0.0 {
+            coordinator.state.merging.learn((100.0, 1.0), (100.0 + slope * 10.0, 11.0));
+        }
+        (0..3).for_each(|_| drop(database.window(&mut coordinator, 1, 100.0)));
+        database.windows += 1;
+        let bytes_flushed = (moved * OPERATIONS as f64) as u64;
+        let window = window(database.windows, 1, ns, database.changes, &database.settings);
+        let decision = coordinator.window(&Window { bytes_flushed, ..window });
+        decision.notes.iter().any(|note| note.contains("unlike its context"))
+    };
+    // What merges cost is known: 20 ns a byte. Twice of that is believed.
+    assert!(is_odd(20.0, 3.0, 500.0), "three bytes are 60 ns of 400");
+    assert!(!is_odd(20.0, 10.0, 500.0), "ten are 200 ns, which may be 400");
+    assert!(is_odd(20.0, 10.0, 800.0));
+    assert!(is_odd(20.0, 10.0, 40.0), "it moved more and yet cost less than half");
+    assert!(!is_odd(0.0, 10.0, 500.0), "what they cost is not known yet");
+}
+
 /// Symptom: settings that had been made for other workloads stayed through an epoch of scans, at
 /// 0.59 of the default. Cause: a change had hurt, so that the agent was not asked. Cure: it is
 /// asked whether to go home, and may do that alone.
@@ -442,6 +468,41 @@ fn an_agent_whose_changes_hurt_may_go_home_and_nowhere_else() {
             .filter(|decision| decision.order.as_ref().is_some_and(|order| order.purpose == Purpose::Try));
         assert_eq!((made.count(), database.changes > before), (orders, orders > 0), "{knob} {value:?}");
     }
+}
+
+/// Symptom: a slow ramp came to 1.04 of the default where it had come to 1.13. Cause: going home
+/// was taken back and counted as a change that hurt. So nothing else might be changed, the agent
+/// went home in the next context too, and so on. Cure: what nobody set is no change that hurts.
+#[test]
+fn going_home_in_vain_keeps_an_agent_from_nothing_else() {
+    let mut database = Database::new();
+    let sets = vec![Set { knob: "run_limit".into(), level: None, value: None }];
+    let homeward = Some(Proposal { sets, predicted: 1.0, ..proposal("1") });
+    let proposals = vec![proposal("4"), proposal("3")];
+    let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new(), homeward });
+    let cost = |database: &Database| match database.run_limit() {
+        1.0 => 120.0,
+        4.0 => 60.0,
+        _ => 80.0,
+    };
+    while coordinator.state().own.is_empty() || coordinator.state().open.is_some() {
+        let ns = cost(&database);
+        database.window(&mut coordinator, 1, ns);
+    }
+    coordinator.state.muted_until = database.windows + 3;
+    let mut undone = 0;
+    for _ in 0..20 {
+        let (ns, before) = (cost(&database), coordinator.state().clone());
+        let decision = database.window(&mut coordinator, 2, ns);
+        if let Some(Outcome::Undone { ratio, .. }) = decision.outcome {
+            undone += 1;
+            assert!((1.4..1.6).contains(&ratio), "{ratio}");
+            let after = coordinator.state();
+            assert_eq!((after.credit, after.muted_until), (before.credit, before.muted_until));
+            assert_eq!(after.regret.spent(), 0.0);
+        }
+    }
+    assert_eq!((undone, database.run_limit()), (1, 4.0), "home was left, and then the next change helped");
 }
 
 /// Symptom: an epoch of scans came to 0.73 of the default. Cause: knobs went back to their

@@ -49,9 +49,8 @@ const DOUBT_NEW: f64 = 0.2;
 const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 /// Windows from which on a context lasts: the coordinator restores its settings when it is back.
 const LASTS: f64 = 3.0;
-/// How much worse than staying it may be to go home in a context that is new, as a share: what the
-/// model may be off by there.
-const HOME_LOSS_MAX: f64 = DOUBT_NEW;
+/// How much worse than staying it may be to go home in a context that is new, as a share.
+const HOME_LOSS_MAX: f64 = 0.05;
 /// Windows of which contexts are remembered.
 const RECENT: usize = 96;
 /// Of what a group is predicted to gain, how much is believed at first.
@@ -361,7 +360,12 @@ impl Agent for Steward {
     }
 
     fn hear(&mut self, outcome: &Outcome) {
-        self.memory.credit.hear(outcome);
+        // Going home in vain is no mark against its own changes: the coordinator's record has none.
+        let from_home = self.memory.last.is_some_and(|(_, group, _)| group == Group::Home)
+            && matches!(outcome, Outcome::Undone { .. });
+        if !from_home {
+            self.memory.credit.hear(outcome);
+        }
         let Some((context, group, predicted)) = self.memory.last else { return };
         let measured = match outcome {
             Outcome::Made => return,
@@ -376,7 +380,7 @@ impl Agent for Steward {
                 Some(*ratio)
             }
         };
-        if let Some(measured) = measured {
+        if let Some(measured) = measured.filter(|_| group != Group::Home) {
             let share = ((1.0 - measured) / (1.0 - predicted).max(0.01)).clamp(0.0, 1.0);
             let trust = self.memory.trust.entry(group).or_insert(TRUST_FIRST);
             *trust = (*trust + WEIGHT * (share - *trust)).max(0.2);
