@@ -22,6 +22,8 @@ const WEIGHT_MOVED: f64 = 0.1;
 const DEVIATION_WINDOWS: usize = 4;
 /// What the deviation is taken to be until then, as a share of the mean.
 const DEVIATION_UNKNOWN: f64 = 0.04;
+/// Two windows and two before them, and what the two cost at most of those where costs fall.
+const FALLING: (usize, f64) = (2, 0.95);
 /// How many windows of what was usual before count in what is usual under a change.
 const USUAL_BEFORE: f64 = 3.0;
 
@@ -91,6 +93,16 @@ impl Baseline {
     /// The mean cost. 0 without windows.
     pub fn mean(&self, merging: &Merging) -> f64 {
         self.evened(merging).reduce(|mean, new| mean + WEIGHT * (new - mean)).unwrap_or(0.0)
+    }
+
+    /// Whether operations become cheaper with each window, as far as is known: a workload that is new
+    /// has a tree and a cache that are still of another.
+    pub fn falls(&self, merging: &Merging) -> bool {
+        let (windows, most) = FALLING;
+        let costs: Vec<f64> = self.evened(merging).collect();
+        let Some(from) = costs.len().checked_sub(2 * windows) else { return true };
+        let [before, newest] = [from, from + windows].map(|at| costs[at..][..windows].iter().sum::<f64>());
+        newest < most * before
     }
 
     /// The mean of the 99th percentiles, in nanoseconds.

@@ -272,7 +272,8 @@ impl Coordinator {
         if place.baseline.windows() < rules.windows_before {
             return;
         }
-        let is_closed = self.is_closed(window);
+        let falls = self.rules.guarded && place.falls;
+        let is_closed = self.is_closed(window) || falls;
         if is_closed && !self.may_go_home(window) {
             return;
         }
@@ -661,11 +662,19 @@ impl Coordinator {
         self.state.tabus.add(open.context, window.number, &open.moves, &self.rules);
         // What stood before gains that much of what nobody set: no harm was done.
         let is_homeward = open.proposal.is_homeward();
-        if is_homeward { self.state.regret.forgive() } else { self.state.regret.close() }
+        if is_homeward {
+            self.state.regret.forgive()
+        } else {
+            self.state.regret.close()
+        }
         self.begin_rest();
         let sets = state::way(&self.state.own, &open.before);
         let outcome = Outcome::Undone { ratio, why: why.clone() };
-        if is_homeward { self.inform(decision, outcome) } else { self.tell(decision, outcome) }
+        if is_homeward {
+            self.inform(decision, outcome)
+        } else {
+            self.tell(decision, outcome)
+        }
         if !sets.is_empty() {
             self.order(Purpose::Undo, sets, why, None, decision);
         }

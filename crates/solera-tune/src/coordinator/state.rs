@@ -109,6 +109,10 @@ pub struct Place {
     /// has become another.
     #[serde(default)]
     pub odd: Option<Measured>,
+    /// Whether the baseline began anew and what operations cost has fallen ever since. A change would
+    /// have the credit for it.
+    #[serde(default)]
+    pub falls: bool,
     /// The window from which on settings may be restored again.
     pub restore_from: u64,
 }
@@ -199,7 +203,7 @@ impl Place {
             return false;
         }
         if oddity != 0 && before.is_some_and(|before| self.oddity(&before, merging) == oddity) {
-            self.baseline = Baseline::default();
+            (self.baseline, self.falls) = (Baseline::default(), true);
             if self.anchor.as_ref().is_some_and(|anchor| anchor.own == self.under) {
                 (self.anchor, self.worse) = (None, 0);
             }
@@ -213,6 +217,7 @@ impl Place {
             }
             self.baseline.add(window);
         }
+        self.falls &= self.baseline.falls(merging);
         true
     }
 
