@@ -99,7 +99,6 @@ impl Corpora<'_> {
     }
 
     fn indexes(&mut self) -> Outcome {
-        let mut clusters = false;
         for step in [1u64, 1 << 20, 0x0123_4567_89ab] {
             let separators: Separators = (0..100u64)
                 .map(|number| (number * step).to_be_bytes().to_vec())
@@ -114,26 +113,29 @@ impl Corpora<'_> {
                 Index::build(kind, 1, &separators, None).encode(&separators, &mut bytes);
                 self.add("index", &bytes)?;
             }
-            let runs: Vec<Vec<u8>> = (0..300u64)
-                .map(|n| (((n / 9) << 32).wrapping_mul(step * 77) | n % 9).to_be_bytes().to_vec())
-                .collect();
-            let runs: std::collections::BTreeSet<Vec<u8>> = runs.into_iter().collect();
-            let (mut separators, mut last_keys) = (Separators::new(), LastKeys::new(runs.len() as u64));
-            for (below, key) in runs.iter().zip(runs.iter().skip(1)) {
-                separators.push_between(below, key);
-                last_keys.push([below]);
-            }
-            bytes = vec![44, 1, 0, 1];
-            Index::build(IndexKind::Learned, 1, &separators, Some(&last_keys))
-                .encode(&separators, &mut bytes);
-            self.add("index", &bytes)?;
             let end = 32 + 20 * 4096u32;
             bytes = [&end.to_le_bytes()[..3], &[4]].concat();
             Handles::encode_sizes(&[4096; 20], &mut bytes);
             self.add("index", &bytes)?;
         }
-        assert!(clusters, "one of the seeds is of clusters");
         Ok(())
+    }
+
+    /// A learned index whose boundaries lie in clusters.
+    fn clusters(&mut self) -> Outcome {
+        let stem = |n: u64| (n / 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut keys: Vec<[u8; 8]> = (0..300).map(|n| stem(n).wrapping_add(n % 9).to_be_bytes()).collect();
+        keys.sort_unstable();
+        let (mut separators, mut last_keys) = (Separators::new(), LastKeys::new(keys.len() as u64));
+        for pair in keys.windows(2) {
+            separators.push_between(&pair[0], &pair[1]);
+            last_keys.push([pair[0]]);
+        }
+        let built = Index::build(IndexKind::Learned, 1, &separators, Some(&last_keys));
+        assert!(built.describe().is_some_and(|form| form.starts_with("clusters")), "{:?}", built.describe());
+        let mut bytes = [&(keys.len() as u32).to_le_bytes()[..3], &[1]].concat();
+        built.encode(&separators, &mut bytes);
+        self.add("index", &bytes)
     }
 
     fn models(&mut self) -> Outcome {
@@ -228,6 +230,7 @@ fn main() -> Outcome {
     }
     corpora.blocks()?;
     corpora.indexes()?;
+    corpora.clusters()?;
     corpora.models()?;
     corpora.values()?;
     corpora.traces()?;
