@@ -10,8 +10,8 @@
 //! measured (`ambiguity`). `above` sends no more astray than its caller allows, 0 included.
 //! Boundaries from untrusted bytes never panic, nor say more than their count; they promise no
 //! more.
-//! Callers: `index::learned::{nodes, clusters}` in `solera` (`index` takes `LEN_MAX`); the examples `blocks`
-//! and `compare`.
+//! Callers: `index::learned::{nodes, clusters}` in `solera` (`index` takes `LEN_MAX`); the examples
+//! `blocks` and `compare`.
 
 mod builder;
 mod group;
@@ -279,8 +279,8 @@ impl Boundaries {
         Boundaries::above_missed(below, keys, pinned).0
     }
 
-    /// [`Boundaries::above`]; and the ranks of the boundaries that are counted for something that is
-    /// looked for below them, ascending. [`Below::all`] has none.
+    /// [`Boundaries::above`]; and the ranks of the boundaries that are counted for something that
+    /// is looked for below them, ascending. [`Below::all`] has none.
     ///
     /// # Panics
     /// As [`Boundaries::above`].
@@ -583,8 +583,8 @@ impl Boundaries {
 struct InGroup<'w, const GROUP: usize> {
     /// The segment's words, and what follows them.
     words: &'w [u16],
-    /// How many groups lie before the one that was searched last, how many of its boundaries are not
-    /// above the query, and how many it has.
+    /// How many groups lie before the one that was searched last, how many of its boundaries are
+    /// not above the query, and how many it has.
     group: usize,
     found: usize,
     codes: usize,

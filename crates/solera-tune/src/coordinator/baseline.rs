@@ -95,8 +95,8 @@ impl Baseline {
         self.evened(merging).reduce(|mean, new| mean + WEIGHT * (new - mean)).unwrap_or(0.0)
     }
 
-    /// Whether operations become cheaper with each window, as far as is known: a workload that is new
-    /// has a tree and a cache that are still of another.
+    /// Whether operations become cheaper with each window, as far as is known: a workload that is
+    /// new has a tree and a cache that are still of another.
     pub fn falls(&self, merging: &Merging) -> bool {
         let (windows, most) = FALLING;
         let costs: Vec<f64> = self.evened(merging).collect();

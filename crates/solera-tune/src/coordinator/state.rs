@@ -110,8 +110,8 @@ pub struct Place {
     /// has become another.
     #[serde(default)]
     pub odd: Option<Measured>,
-    /// Whether the baseline began anew and what operations cost has fallen ever since. A change would
-    /// have the credit for it.
+    /// Whether the baseline began anew and what operations cost has fallen ever since. A change
+    /// would have the credit for it.
     #[serde(default)]
     pub falls: bool,
     /// The window from which on settings may be restored again.

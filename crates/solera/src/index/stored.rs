@@ -6,7 +6,8 @@
 //!
 //! What must hold: nothing is read beyond what the decoder holds.
 //!
-//! Callers: `index::learned::{nodes, clusters}` (boundaries) and `index::sherry` (piecewise linear models).
+//! Callers: `index::learned::{nodes, clusters}` (boundaries) and `index::sherry` (piecewise linear
+//! models).
 
 use crate::codec::{DecodeError, Decoder};
 use solera_model::bytes::Malformed;

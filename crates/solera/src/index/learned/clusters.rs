@@ -1,5 +1,5 @@
-//! Separators that lie in clusters far from each other: `Clusters`, which finds the cluster by codes
-//! and the place in it by exact distances (docs/decisions/0028).
+//! Separators that lie in clusters far from each other: `Clusters`, which finds the cluster by
+//! codes and the place in it by exact distances (docs/decisions/0028).
 //!
 //! Runs of dense keys at random places, as (hash, line), are often longer than a block. Then
 //! boundaries lie within them. Such a boundary must be exact to one key, and the next run may be
@@ -44,15 +44,15 @@ const ROOM_BITS: u32 = 2;
 const STEM_BYTES: f64 = 3.0;
 /// Of the way between two stems a code tells so many bits, about.
 const CODE_BITS: u32 = 7;
-/// Cache lines that a lookup touches beyond those of codes: the sums, the counts, the distances; and
-/// what a distance that it reads is worth.
+/// Cache lines that a lookup touches beyond those of codes: the sums, the counts, the distances;
+/// and what a distance that it reads is worth.
 const LINES: f64 = 3.0;
 const WALKED_LINES: f64 = 0.03;
 /// The same in bytes of the index (`index::cost`).
 const WALKED_BYTES: f64 = 2.0 * WALKED_LINES;
 
-/// Of eight counts in a word: the lowest bit of each, what is above it once that is shifted out, and
-/// of every other one all, or one.
+/// Of eight counts in a word: the lowest bit of each, what is above it once that is shifted out,
+/// and of every other one all, or one.
 const LOWEST: u64 = 0x0101_0101_0101_0101;
 const FOLLOWERS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
@@ -112,8 +112,8 @@ struct Cluster {
 }
 
 impl Numbers {
-    /// The numbers by which heads ascend strictly, with as few bits as tell each from the one that is
-    /// looked for below it, but for so many. `least` is the head of the least key that is known
+    /// The numbers by which heads ascend strictly, with as few bits as tell each from the one that
+    /// is looked for below it, but for so many. `least` is the head of the least key that is known
     /// below a boundary, if there may be others: it is told from each. `None` if heads do not.
     fn of(
         heads: Heads,
@@ -206,8 +206,8 @@ impl Clusters {
         Some((clusters.summed()?, missed))
     }
 
-    /// With the sums of its counts, of which there is one for each stem. `None` if there are too many
-    /// boundaries.
+    /// With the sums of its counts, of which there is one for each stem. `None` if there are too
+    /// many boundaries.
     fn summed(mut self) -> Option<Clusters> {
         let mut sums = Vec::with_capacity(self.counts.len().div_ceil(CHUNK));
         let (mut boundaries, mut bytes) = (0, 0);
@@ -232,10 +232,10 @@ impl Clusters {
         self.prefix = [begin, &self.prefix].concat().into();
     }
 
-    /// Appends the prefix (length as varint, bytes), what heads are ([`Heads::encode`]), how many of
-    /// their lowest bits are left out (u8), the stems ([`Boundaries::encode`]), the count of each
-    /// (u8), how many bytes the first distance from a stem has, and how many the others (u8 each),
-    /// and the distances, little-endian.
+    /// Appends the prefix (length as varint, bytes), what heads are ([`Heads::encode`]), how many
+    /// of their lowest bits are left out (u8), the stems ([`Boundaries::encode`]), the count of
+    /// each (u8), how many bytes the first distance from a stem has, and how many the others (u8
+    /// each), and the distances, little-endian.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.prefix);
         self.numbers.heads.encode(out);
@@ -413,8 +413,8 @@ fn cheapest(numbers: &[u64], below: &[u64]) -> (Vec<Cluster>, usize) {
     tried.min_by(|(a, of_a), (b, of_b)| cost(a, *of_a).total_cmp(&cost(b, *of_b))).expect("one was tried")
 }
 
-/// Of how many bytes first distances will be, about: a code is off by a part of the way from the stem
-/// before.
+/// Of how many bytes first distances will be, about: a code is off by a part of the way from the
+/// stem before.
 fn first_bytes(clusters: &[Cluster], numbers: &[u64]) -> usize {
     let followed = clusters.iter().enumerate().filter(|(_, cluster)| !cluster.followers.is_empty());
     let distance = |(number, cluster): (usize, &Cluster)| {
@@ -504,8 +504,8 @@ mod tests {
         again
     }
 
-    /// Such keys took 8.1 bytes a block, as much as their heads in order: each boundary within a run
-    /// became a segment.
+    /// Such keys took 8.1 bytes a block, as much as their heads in order: each boundary within a
+    /// run became a segment.
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri")]
     fn boundaries_within_runs_of_keys_take_few_bytes_and_are_exact() {

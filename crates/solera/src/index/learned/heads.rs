@@ -4,7 +4,8 @@
 //! `of` chooses for some separators: letters where these are few, fields where many bits are never
 //! used, bytes elsewhere. Who wants a spelling makes one.
 //!
-//! What must hold: heads ascend with texts, whatever bytes these have, also heads that were decoded.
+//! What must hold: heads ascend with texts, whatever bytes these have, also heads that were
+//! decoded.
 //!
 //! Callers: `index::learned::nodes` and `clusters`.
 

@@ -211,8 +211,8 @@ impl Ground<'_> {
             .expect("nodes can be made of all")
     }
 
-    /// These nodes and all other forms, the one that costs least first; those that take much of what
-    /// separators in their order do come last.
+    /// These nodes and all other forms, the one that costs least first; those that take much of
+    /// what separators in their order do come last.
     fn by_cost(&self, spelling: Option<&Spelling>, nodes: Trained) -> Vec<(Way, Trained)> {
         let large = LARGE * Sorted::halved_bytes(self.separators) as f64 / self.separators.len() as f64;
         let is_large = |trained: &Trained| self.bytes_each(&trained.form) > large;
