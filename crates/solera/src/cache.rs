@@ -35,7 +35,7 @@ use std::{
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{self, NonNull},
-    sync::Arc,
+    sync::{Arc, atomic},
 };
 
 /// Bytes that blocks beside the cached ones may take, and that wait to be used again: those evicted
@@ -87,8 +87,9 @@ pub struct Cache {
     /// reaches.
     memory: Share<BLOCK_CLASSES>,
     lent: Lent,
-    /// Weight of what has left its own memory and is not released yet.
-    leaving: Arc<AtomicUsize>,
+    /// Weight of what has left its own memory and is not released yet. It gets to nothing else, and
+    /// is counted whenever garbage is collected, even where no scheduler knows of the thread.
+    leaving: Arc<atomic::AtomicUsize>,
     /// Full slots, by [`Ground`].
     rings: [Ring; 2],
 }

@@ -19,7 +19,7 @@ use crate::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 use crossbeam_epoch as epoch;
-use std::sync::Arc;
+use std::sync::{Arc, atomic};
 
 /// Blocks that are released by one thread at once when a loan is called in: it may be a reader's.
 const RELEASED_AT_ONCE: usize = 256;
@@ -37,8 +37,9 @@ pub(super) struct Lent {
     pub(super) loan: Loan,
     /// Weight that the lent ring's hand is to turn for, and has not.
     owed: AtomicUsize,
-    /// Weight that its hand has evicted and that is not released yet.
-    leaving: Arc<AtomicUsize>,
+    /// Weight that its hand has evicted and that is not released yet. It gets to nothing else, and is
+    /// counted whenever garbage is collected, even where no scheduler knows of the thread.
+    leaving: Arc<atomic::AtomicUsize>,
 }
 
 impl Cache {
