@@ -37,8 +37,8 @@ pub(super) struct Lent {
     pub(super) loan: Loan,
     /// Weight that the lent ring's hand is to turn for, and has not.
     owed: AtomicUsize,
-    /// Weight that its hand has evicted and that is not released yet. It gets to nothing else, and is
-    /// counted whenever garbage is collected, even where no scheduler knows of the thread.
+    /// Weight that its hand has evicted and that is not released yet. It gets to nothing else, and
+    /// is counted whenever garbage is collected, even where no scheduler knows of the thread.
     leaving: Arc<atomic::AtomicUsize>,
 }
 
