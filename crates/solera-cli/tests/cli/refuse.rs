@@ -98,7 +98,7 @@ fn reading_leaves_every_file_as_it_is() {
     solera.run_with_input(["load", "--format", "lines", "-"], b"a\nb\n").ok();
     solera.run(["put", "c", "in the log"]).ok();
     let mode = |mode| fs::set_permissions(solera.db(), fs::Permissions::from_mode(mode)).unwrap();
-    // A copy of a database may lack the file LOCK, which nobody who only reads needs.
+    // A copy of a database may lack the file LOCK. A reader does not need it.
     for with_lock in [true, false] {
         if !with_lock {
             fs::remove_file(solera.db().join("LOCK")).unwrap();

@@ -661,7 +661,7 @@ impl Coordinator {
         let judged = open.ratios.len().max(1) as f64;
         let ratio = if open.ratios.is_empty() { 1.0 } else { open.ratios.iter().sum::<f64>() / judged };
         self.state.tabus.add(open.context, window.number, &open.moves, &self.rules);
-        // What stood before gains that much of what nobody set: no harm was done.
+        // Going home and back again does no harm, so no setting is charged with it.
         let is_homeward = open.proposal.is_homeward();
         if is_homeward {
             self.state.regret.forgive()

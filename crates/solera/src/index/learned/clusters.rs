@@ -76,7 +76,7 @@ pub(super) struct Clusters {
     len: u32,
 }
 
-/// The numbers of texts: heads without their lowest bits, which no separator has.
+/// The numbers of texts: heads without their lowest bits, as many as no boundary needs.
 #[derive(Clone, Debug)]
 struct Numbers {
     heads: Heads,
@@ -114,7 +114,8 @@ struct Cluster {
 impl Numbers {
     /// The numbers by which heads ascend strictly, with as few bits as tell each from the one that
     /// is looked for below it, but for so many. `least` is the head of the least key that is known
-    /// below a boundary, if there may be others: it is told from each. `None` if heads do not.
+    /// below a boundary, if there may be others. The boundary is told from that one in any case.
+    /// `None` if heads do not ascend strictly.
     fn of(
         heads: Heads,
         mut above: Vec<u64>,

@@ -31,6 +31,7 @@ use std::{
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
+
 /// Learned boundaries.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
@@ -182,8 +183,8 @@ impl Nodes {
         *prefix = [begin, prefix].concat().into();
     }
 
-    /// Appends what heads are (u8: 0 bytes; 1 letters, 2 fields, which follow), then the nodes, a
-    /// node's groups before the nodes that they name.
+    /// Appends what heads are ([`Heads::encode`]), then the nodes, a node's groups before the nodes
+    /// that they name.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         self.heads.encode(out);
         self.nodes.iter().for_each(|node| node.encode(out));
