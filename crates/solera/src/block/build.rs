@@ -36,6 +36,9 @@ use solera_model::{
 /// A key whose versions alone take more than this many blocks' bytes is split between blocks.
 const VERSIONS_BLOCKS_MAX: u64 = 4;
 
+/// So many ties make a hash index worth its bytes: docs/decisions/0007 "Ties in a block".
+const TIES_MIN: usize = 8;
+
 /// Memory for values that is kept from block to block, in blocks.
 const KEPT_BLOCKS_MAX: usize = 16;
 
@@ -51,6 +54,9 @@ pub enum LastMile {
     },
     /// The least-squares line of a block that ends where it is full.
     LeastSquares,
+    /// [`LastMile::Hash`] in blocks where at least [`TIES_MIN`] keys have the head of the key
+    /// before them, so that heads tell little; [`LastMile::LeastSquares`] in others.
+    LeastSquaresOrHash,
     /// A hash index, for found keys; binary search for others, and in blocks of more than 255
     /// entries.
     Hash,
@@ -87,6 +93,9 @@ struct Extent {
     key_len_max: usize,
     /// Bytes of all tails.
     tails: u64,
+    /// Keys with a tail that have the head of the key before them. They do not become more where
+    /// entries become fewer, since heads then begin at the same byte or behind it.
+    ties: usize,
     value_len_min: u64,
     value_len_max: u64,
     /// Bytes of all values.
@@ -165,8 +174,8 @@ impl BlockBuilder {
         debug_assert!(key.len() <= KEY_BYTES_MAX, "a key that a batch admits");
         let value_len = value.len() as u64;
         let entry_bytes = (HEAD_BYTES + key.len()) as u64 + value_len;
-        let extent = self.extended(key, seqno, kind, value_len);
         let same_key = !self.is_empty() && key == self.last_key();
+        let extent = self.extended(key, same_key, seqno, kind, value_len);
         debug_assert!(self.is_empty() || same_key || key > self.last_key(), "keys ascend");
         if same_key {
             if self.versions + entry_bytes > VERSIONS_BLOCKS_MAX * self.block_bytes || extent.n > ENTRIES_MAX
@@ -235,8 +244,8 @@ impl BlockBuilder {
         &self.keys[start..self.entries[i].key_end]
     }
 
-    /// The extent with one entry more.
-    fn extended(&self, key: &[u8], seqno: Seqno, kind: Kind, value_len: u64) -> Extent {
+    /// The extent with one entry more, which may be of the `same_key` as the last.
+    fn extended(&self, key: &[u8], same_key: bool, seqno: Seqno, kind: Kind, value_len: u64) -> Extent {
         let Some(first) = self.entries.first() else {
             let skip = key.len().saturating_sub(HEAD_BYTES);
             return Extent {
@@ -246,6 +255,7 @@ impl BlockBuilder {
                 key_len_min: key.len(),
                 key_len_max: key.len(),
                 tails: 0,
+                ties: 0,
                 value_len_min: value_len,
                 value_len_max: value_len,
                 values: value_len,
@@ -258,11 +268,17 @@ impl BlockBuilder {
         let shared = key::common_prefix_len(&self.keys[..first.key_end.min(old.shared)], key);
         let key_len_max = old.key_len_max.max(key.len());
         let skip = shared.min(key_len_max.saturating_sub(HEAD_BYTES));
-        let tails = if skip == old.skip {
-            old.tails + tail_len(key.len() - skip) as u64
+        let is_tie = |key: &[u8], before: &[u8]| {
+            key.len() > skip + HEAD_BYTES && key::head_after(key, skip) == key::head_after(before, skip)
+        };
+        let tied = usize::from(!same_key && is_tie(key, self.last_key()));
+        let (tails, ties) = if skip == old.skip {
+            (old.tails + tail_len(key.len() - skip) as u64, old.ties + tied)
         } else {
             let lens = (0..self.len()).map(|i| self.key(i).len()).chain([key.len()]);
-            lens.map(|len| tail_len(len - skip) as u64).sum()
+            let pairs = (1..self.len()).map(|i| (self.key(i - 1), self.key(i)));
+            let ties = pairs.filter(|&(before, key)| before != key && is_tie(key, before)).count();
+            (lens.map(|len| tail_len(len - skip) as u64).sum(), ties + tied)
         };
         Extent {
             n: old.n + 1,
@@ -271,6 +287,7 @@ impl BlockBuilder {
             key_len_min: old.key_len_min.min(key.len()),
             key_len_max,
             tails,
+            ties,
             value_len_min: old.value_len_min.min(value_len),
             value_len_max: old.value_len_max.max(value_len),
             values: old.values + value_len,
@@ -291,7 +308,24 @@ impl BlockBuilder {
         if extent.n as u64 * record_max + extent.tails + extent.values + around_max <= self.block_bytes {
             return true;
         }
-        self.plan(extent).payload_bytes + TRAILER_BYTES as u64 <= self.block_bytes && extent.n <= ENTRIES_MAX
+        let bytes = self.plan(extent).payload_bytes + self.room_for_buckets(extent) + TRAILER_BYTES as u64;
+        bytes <= self.block_bytes && extent.n <= ENTRIES_MAX
+    }
+
+    /// Whether a block of this extent has a hash index, unless it has too many entries.
+    fn is_hashed(&self, extent: &Extent) -> bool {
+        match self.last_mile {
+            LastMile::Hash => true,
+            LastMile::LeastSquaresOrHash => extent.ties >= TIES_MIN,
+            LastMile::Halving | LastMile::Pla { .. } | LastMile::LeastSquares => false,
+        }
+    }
+
+    /// Bytes that a block with too many entries for a hash index leaves empty, since it gets one if
+    /// it [steps back](BlockBuilder::step_back) to fewer.
+    fn room_for_buckets(&self, extent: &Extent) -> u64 {
+        let may_get_one = extent.n > buckets::ENTRIES_MAX && self.is_hashed(extent);
+        if may_get_one { buckets::count(buckets::ENTRIES_MAX) as u64 } else { 0 }
     }
 
     fn plan(&self, extent: &Extent) -> Plan {
@@ -320,7 +354,7 @@ impl BlockBuilder {
             0x1_0000..=0xffff_ffff => 4,
             _ => 8,
         };
-        let buckets = if self.last_mile == LastMile::Hash { buckets::count(extent.n) } else { 0 };
+        let buckets = if self.is_hashed(extent) { buckets::count(extent.n) } else { 0 };
         let columns_end = extent.n * (HEAD_BYTES + ends_width) + buckets;
         let records_at = records_at(columns_end, ends_width, record_bytes as usize);
         let payload_bytes = records_at as u64 + records + (extent.skip + FOOTER_BYTES) as u64;
@@ -371,7 +405,7 @@ impl BlockBuilder {
         let mut heads = std::mem::take(&mut self.heads);
         heads.clear();
         heads.extend((0..self.len()).map(|i| key::head_after(self.key(i), skip)));
-        let fit = self.line(&heads);
+        let fit = if plan.buckets > 0 { None } else { self.line(&heads) };
         heads.iter().for_each(|head| out.extend_from_slice(&head.to_le_bytes()));
         self.heads = heads;
 
@@ -467,7 +501,7 @@ impl BlockBuilder {
                 let line = self.corridor.as_ref().map_or(Line::FLAT, Corridor::line);
                 Fit { line, error: bound::measured_error(line, heads) }
             }
-            LastMile::LeastSquares => dual::fit(Policy::Pra, heads),
+            LastMile::LeastSquares | LastMile::LeastSquaresOrHash => dual::fit(Policy::Pra, heads),
         };
         Some((line, u16::try_from(error).ok()?))
     }

@@ -425,11 +425,17 @@ impl Block {
         unsafe { std::slice::from_raw_parts(self.payload().cast(), self.geometry().n as usize) }
     }
 
+    /// Whether the block has a hash index.
+    #[inline]
+    pub fn has_buckets(&self) -> bool {
+        self.geometry().flags & BUCKETS != 0
+    }
+
     /// The buckets of the hash index; none if there is none.
     #[inline]
     pub(super) fn buckets(&self) -> &[u8] {
         let geometry = self.geometry();
-        let len = if geometry.flags & BUCKETS == 0 { 0 } else { geometry.error_or_buckets.into() };
+        let len = if self.has_buckets() { geometry.error_or_buckets.into() } else { 0 };
         // SAFETY: so many buckets lie inside the payload, right before the records (proved).
         unsafe { std::slice::from_raw_parts(self.payload().add(geometry.records_at as usize - len), len) }
     }

@@ -89,7 +89,7 @@ impl Block {
     /// seen here: buckets are a hint, like a line.
     #[inline]
     pub(super) fn named_by_bucket(&self, probe: &Probe<'_>) -> Option<usize> {
-        if self.geometry().flags & BUCKETS == 0 {
+        if !self.has_buckets() {
             return None;
         }
         let suffix = self.without_prefix(probe.key).ok()?;

@@ -147,7 +147,7 @@ impl Table {
             let grid = RecordGrid::from_number(self.record_grid.load(Ordering::Relaxed));
             block.prefetch_records_within(grid, within);
         }
-        if self.has_buckets {
+        if self.has_buckets.load(Ordering::Relaxed) {
             block.prefetch_buckets();
         }
         let found = block.lookup(probe, self.descriptor.elided_seqno);

@@ -35,7 +35,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -48,8 +48,8 @@ pub struct Table {
     /// The [`RecordGrid`] of the block that was read last, as a number: what is asked for early of
     /// another.
     pub(super) record_grid: AtomicU64,
-    /// Whether its blocks have hash indexes.
-    pub(super) has_buckets: bool,
+    /// Whether the block that was read last has a hash index: another mostly has one, too.
+    pub(super) has_buckets: AtomicBool,
     /// Whether a block that is read again comes from the device, past the system's cache.
     pub(super) is_direct: bool,
     pub(super) slots: BlockSlots,
@@ -198,7 +198,7 @@ impl Table {
             filter,
             index,
             record_grid: AtomicU64::new(0),
-            has_buckets: descriptor.layout.index == IndexKind::STreeHash,
+            has_buckets: AtomicBool::new(false),
             is_direct: context.direct_reads,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
             stats: context.stats.clone(),
@@ -244,6 +244,9 @@ impl Table {
         let grid = block.record_grid().map_or(0, RecordGrid::to_number);
         if self.record_grid.load(Ordering::Relaxed) != grid {
             self.record_grid.store(grid, Ordering::Relaxed);
+        }
+        if self.has_buckets.load(Ordering::Relaxed) != block.has_buckets() {
+            self.has_buckets.store(block.has_buckets(), Ordering::Relaxed);
         }
     }
 

@@ -115,9 +115,8 @@ impl TableWriter {
             | IndexKind::SherryPlr => LastMile::Halving,
             IndexKind::STreeHash => LastMile::Hash,
             IndexKind::DoblixPla => LastMile::Pla { epsilon: layout.epsilon },
-            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto | IndexKind::GreedyPlr => {
-                LastMile::LeastSquares
-            }
+            IndexKind::DoblixPra | IndexKind::GreedyPlr => LastMile::LeastSquares,
+            IndexKind::Learned | IndexKind::Auto => LastMile::LeastSquaresOrHash,
         };
         let header = Header { database: context.database, file, version: FORMAT_VERSION };
         Ok(TableWriter {

@@ -118,10 +118,28 @@ fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
     }
 }
 
+#[test]
+fn keys_that_share_their_heads_are_named_by_a_hash_index_and_others_lie_on_a_line() {
+    let text = |i: usize, shared: &str| format!("{:02}{shared}/{i:03}", i / 10);
+    let ways = [("", false), ("-a-longer-way/to-it", true)];
+    for (shared, ties) in ways {
+        let entries = puts((0..50).map(|i| text(i, shared)));
+        let block = block_of(&entries, LastMile::LeastSquaresOrHash, 0);
+        assert_eq!((block.has_buckets(), block.line_error().is_some()), (ties, !ties), "{shared}");
+        let targets: Vec<_> = entries.iter().flat_map(|entry| neighbours(&entry.key)).collect();
+        assert_equals_model(&block, &entries, false, &targets);
+    }
+    // Versions of one key are no ties; so many keys that ranks are no bytes have no hash index.
+    let versions = sorted((0..50).map(|seqno| entry("a key longer than a head", seqno + 1, b"")).collect());
+    assert!(!block_of(&versions, LastMile::LeastSquaresOrHash, 0).has_buckets());
+    let many = puts((0..300).map(|i| text(i, ways[1].0)));
+    assert!(!block_of(&many, LastMile::LeastSquaresOrHash, 0).has_buckets());
+}
+
 /// The blocks of a builder that ends them at gaps, each with how many entries it refused nothing
 /// before.
 fn at_gaps(block_bytes: u32, entries: &[Entry]) -> Vec<(Vec<u8>, usize, usize)> {
-    let mut builder = BlockBuilder::new(block_bytes, LastMile::LeastSquares, 0);
+    let mut builder = BlockBuilder::new(block_bytes, LastMile::LeastSquaresOrHash, 0);
     let mut blocks = Vec::new();
     let mut finish = |builder: &mut BlockBuilder, full: usize| {
         let (mut payload, expected) = (Vec::new(), builder.encoded_len());
@@ -192,6 +210,24 @@ fn a_block_ends_at_the_widest_gap_near_its_end_and_loses_no_entry() {
             blocks.len()
         );
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
+fn a_block_that_gives_up_entries_has_room_for_the_hash_index_that_it_gets_by_that() {
+    // Wide gaps here and there, and about as many entries as ranks of a byte tell.
+    let key = |i: usize| format!("{:03}/shared/way/{:02}", i / 10 * 3, i % 10);
+    let entries = sorted((0..1500).map(|i| entry(key(i), 1, &[7; 2][..i % 2])).collect());
+    let mut got_one = 0;
+    for block_bytes in (4600..5400).step_by(7) {
+        for (payload, here, full) in at_gaps(block_bytes, &entries) {
+            let bytes = payload.len() - NOTE.len() + TRAILER_BYTES;
+            assert!(bytes <= block_bytes as usize, "{here} of {full} entries: {bytes} of {block_bytes}");
+            let has_buckets = Block::from_payload(&payload).unwrap().has_buckets();
+            got_one += usize::from(has_buckets && full > 255);
+        }
+    }
+    assert!(got_one > 0);
 }
 
 #[test]

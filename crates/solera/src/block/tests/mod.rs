@@ -29,11 +29,12 @@ struct Entry {
     value: Vec<u8>,
 }
 
-const LAST_MILES: [LastMile; 5] = [
+const LAST_MILES: [LastMile; 6] = [
     LastMile::Halving,
     LastMile::Pla { epsilon: 2 },
     LastMile::Pla { epsilon: 64 },
     LastMile::LeastSquares,
+    LastMile::LeastSquaresOrHash,
     LastMile::Hash,
 ];
 
