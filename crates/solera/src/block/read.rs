@@ -94,8 +94,8 @@ impl Block {
         }
         let suffix = self.without_prefix(probe.key).ok()?;
         let (heads, x) = (self.heads(), key::head(suffix));
-        let has_key = |&rank: &usize| heads.get(rank) == Some(&x) && self.equal_behind_head(rank, suffix);
-        let rank = buckets::ranks(self.buckets(), probe.hash).find(has_key)?;
+        let has_key = |rank: usize| heads.get(rank) == Some(&x) && self.equal_behind_head(rank, suffix);
+        let rank = buckets::find(self.buckets(), probe.hash, has_key)?;
         (rank == 0 || !self.same_key(rank - 1, rank)).then_some(rank)
     }
 
@@ -414,7 +414,7 @@ impl Block {
             let is_first = i == 0 || previous != key;
             if geometry.flags & BUCKETS != 0
                 && is_first
-                && buckets::ranks(self.buckets(), key::hash(&key)).all(|rank| rank != i)
+                && buckets::find(self.buckets(), key::hash(&key), |rank| rank == i).is_none()
             {
                 return fail("a bucket of its own for each key");
             }

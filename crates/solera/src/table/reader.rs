@@ -23,7 +23,7 @@ use crate::{
     codec::{Binding, DecodeError, Decoder},
     error::{Error, Result},
     filter::Filter,
-    index::{Index, IndexKind, Span, handles::Handles},
+    index::{Index, Span, handles::Handles},
     key::{KeyEnd, KeyRange},
     pool::Settled,
     stats::{Counter, LayoutCounter, LevelCounter, Stats},
