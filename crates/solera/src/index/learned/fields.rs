@@ -35,6 +35,8 @@ pub(super) struct Fields {
     constant: [u64; WORDS],
     /// The bits that must be as [`Fields::constant`] says.
     fixed: [u64; WORDS],
+    /// So many words have bits that are kept.
+    words: u8,
     runs: Box<[Run]>,
 }
 
@@ -49,10 +51,23 @@ struct Run {
     mask: u64,
 }
 
+impl Run {
+    /// The run out of its word, where it goes.
+    #[inline]
+    fn cut_out(&self, word: u64) -> u64 {
+        (word >> (u32::from(self.down) % BITS) & self.mask) << (u32::from(self.up) % BITS)
+    }
+}
+
 /// The words of a text, as if it went on with zeros.
 #[inline]
 fn words(text: &[u8]) -> [u64; WORDS] {
-    std::array::from_fn(|word| head(text.get(8 * word..).unwrap_or_default()))
+    std::array::from_fn(|word| word_at(text, word))
+}
+
+#[inline]
+fn word_at(text: &[u8], word: usize) -> u64 {
+    head(text.get(8 * word..).unwrap_or_default())
 }
 
 impl Fields {
@@ -96,15 +111,15 @@ impl Fields {
             }
         }
         let constant = std::array::from_fn(|word| like[word] & fixed[word]);
-        (runs.len() <= RUNS_MAX).then(|| Fields { kept, constant, fixed, runs: runs.into() })
+        let words = last as u8 + 1;
+        (runs.len() <= RUNS_MAX).then(|| Fields { kept, constant, fixed, words, runs: runs.into() })
     }
 
     /// Appends how many words are looked at (u8), and for each the bits that are kept and what the
     /// fixed ones are (u64 each).
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let count = (0..WORDS).rev().find(|&word| self.kept[word] != 0).map_or(0, |last| last + 1);
-        out.push(count as u8);
-        for word in 0..count {
+        out.push(self.words);
+        for word in 0..usize::from(self.words) {
             out.extend(self.kept[word].to_le_bytes());
             out.extend(self.constant[word].to_le_bytes());
         }
@@ -138,6 +153,14 @@ impl Fields {
     /// The number of a text.
     #[inline]
     pub(super) fn number(&self, text: &[u8]) -> u64 {
+        // Of the words behind those no bit is kept or fixed.
+        if self.words == 1 {
+            let word = word_at(text, 0);
+            if (word ^ self.constant[0]) & self.fixed[0] != 0 {
+                return self.nearest([word, 0, 0]);
+            }
+            return self.runs.iter().fold(0, |number, run| number | run.cut_out(word));
+        }
         let words = words(text);
         let differs =
             (0..WORDS).fold(0, |all, word| all | (words[word] ^ self.constant[word]) & self.fixed[word]);
@@ -146,9 +169,8 @@ impl Fields {
 
     #[inline]
     fn cut_out(&self, words: [u64; WORDS]) -> u64 {
-        self.runs.iter().fold(0, |number, run| {
-            number | (words[usize::from(run.word) % WORDS] >> run.down & run.mask) << run.up
-        })
+        let word = |run: &Run| words[usize::from(run.word).min(WORDS - 1)];
+        self.runs.iter().fold(0, |number, run| number | run.cut_out(word(run)))
     }
 
     /// The number of a text with a fixed bit that is not what it should be: of the bits up to
