@@ -48,6 +48,8 @@ const STEP: i64 = GROUP_STEP as i64;
 const EPSILON: u32 = 6;
 /// Steps of a short segment.
 const SHORT_STEPS: i64 = 1 << 16;
+/// Bits of a line's factor.
+const FACTOR_BITS: i32 = 16;
 /// A centre counts in these parts of a boundary.
 const CENTRE: i64 = STEP / 8;
 
@@ -138,14 +140,12 @@ impl Line {
     /// The line of this slope, in steps per unit of key, and this place at the first boundary, in
     /// steps.
     fn new(slope: f64, at_first: f64) -> Line {
-        let mut shift = 0u8;
-        let mut factor = slope;
-        while factor < 32_768.0 && shift < 127 {
-            factor *= 2.0;
-            shift += 1;
-        }
+        // As often doubled as brings it to 2^15: a number of f64 is at least 2 to its exponent.
+        let exponent = (slope.to_bits() >> (f64::MANTISSA_DIGITS - 1)) as i32 - (f64::MAX_EXP - 1);
+        let shift = (FACTOR_BITS - 1 - exponent).clamp(0, 127);
+        let factor = slope * f64::from(shift).exp2();
         let centre = (at_first / CENTRE as f64).round().clamp(-127.0, 127.0);
-        Line { factor: factor.min(65_535.0) as u16, shift, centre: centre as i8 }
+        Line { factor: factor.min(65_535.0) as u16, shift: shift as u8, centre: centre as i8 }
     }
 
     /// Steps from the first boundary to a key that is `dx` above it. Monotone.
@@ -159,8 +159,23 @@ impl Line {
     /// The least `dx` that is so many steps from the first boundary; `None` beyond all keys.
     fn least_with(self, steps: i64) -> Option<u64> {
         let product = (steps as u128) << self.shift;
-        u64::try_from(product.div_ceil(self.factor.max(1).into())).ok()
+        divided(product, self.factor.max(1))
     }
+}
+
+/// `product / by`, rounded up, `by` at least 1; `None` if it has more than 64 bits. In two divisions
+/// of 64 bits: one of 128 is a call.
+#[inline]
+fn divided(product: u128, by: u16) -> Option<u64> {
+    let (high, low, by) = ((product >> 64) as u64, product as u64, u64::from(by));
+    if high >= by {
+        return None;
+    }
+    // The upper part has at most as many bits as `by` and 48.
+    let upper = high << 48 | low >> 16;
+    let lower = (upper % by) << 16 | low & 0xffff;
+    let quotient = (upper / by) << 16 | lower / by;
+    if lower % by == 0 { Some(quotient) } else { quotient.checked_add(1) }
 }
 
 /// What a query came to.
@@ -455,39 +470,28 @@ impl Boundaries {
         early(segment.rank as usize + ((steps.max(0) / STEP) as usize).min(count));
         let last = (count - 1) / CODES;
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
-        let group_of = |group: usize| group_of(&self.words[segment.words_at()..], group);
+        let words = &self.words[segment.words_at()..];
         let codes_of = |group: usize| (count - group * CODES).min(CODES);
-        let below = |group: usize| {
-            let words = group_of(group);
-            let head = Head::of_word(words[0]);
-            let limit = limit_in(steps, group, head);
-            let valid = u32::MAX >> (32 - codes_of(group));
-            (compare(self, words, limit, head) & valid).count_ones() as usize
-        };
         // How far boundaries are off the line at the query's place tells where on the line those
         // around it are.
-        let off = Head::of_word(group_of(group_at(steps))[0]).base();
+        let off = Head::of_word(words[group_at(steps) * GROUP]).base();
         let mut group = group_at(steps - off);
-        let mut found = below(group);
-        if found == 0 {
-            while found == 0 && group > 0 {
-                group -= 1;
-                found = below(group);
-            }
-        } else {
-            while found == CODES && group < last {
-                group += 1;
-                found = below(group);
-            }
-        }
-        InGroup {
-            words: &self.words[segment.words_at()..],
-            group,
-            found,
-            codes: codes_of(group),
-            steps,
-            centre,
-        }
+        // Groups before it while none is below the query, or behind it while all are.
+        let mut way = 0;
+        let found = loop {
+            let of_group = group_of(words, group);
+            let head = Head::of_word(of_group[0]);
+            let valid = u32::MAX >> (32 - codes_of(group));
+            let below = compare(self, of_group, limit_in(steps, group, head), head) & valid;
+            let found = below.count_ones() as usize;
+            way = match found {
+                0 if group > 0 && way <= 0 => -1,
+                CODES if group < last && way >= 0 => 1,
+                _ => break found,
+            };
+            group = group.wrapping_add_signed(way);
+        };
+        InGroup { words, group, found, codes: codes_of(group), steps, centre }
     }
 
     #[inline]
@@ -623,8 +627,8 @@ impl<const GROUP: usize> InGroup<'_, GROUP> {
         let within = (self.found > 0 && self.found < self.codes).then(|| {
             let words = group_of::<GROUP>(self.words, self.group);
             let head = Head::of_word(words[0]);
-            let [before, behind] =
-                [self.found - 1, self.found].map(|lane| i64::from(group::position(words, head, lane)));
+            let before = i64::from(group::position(words, head, self.found - 1));
+            let behind = i64::from(group::position(words, head, self.found));
             let from = i64::from(limit_in(self.steps, self.group, head)) - before;
             (256 * from / (behind - before).max(1)).clamp(0, 255) as u8
         });
@@ -650,6 +654,20 @@ impl<const GROUP: usize> InGroup<'_, GROUP> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_divisions_of_64_bits_are_one_of_128() {
+        let mut x = 1u128;
+        for step in 0..100_000u32 {
+            x = x.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+            let (product, by) = (x >> (step % 128), ((x as u16) >> (step % 16)).max(1));
+            let whole = u64::try_from(product.div_ceil(by.into())).ok();
+            assert_eq!(divided(product, by), whole, "{product} by {by}");
+        }
+        let most = u128::from(u64::MAX);
+        assert_eq!((divided(most, 1), divided(most + 1, 1)), (Some(u64::MAX), None));
+        assert_eq!((divided(2 * most, 2), divided(2 * most + 1, 2)), (Some(u64::MAX), None));
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri, and the properties do what it does")]

@@ -345,44 +345,56 @@ impl<'k> Builder<'k> {
     /// The longest short segment.
     fn short(&self, first: usize, limit: usize) -> Coded {
         let limit = limit.min(first + CODES);
-        let of = |count: usize| {
+        let line_of = |count: usize| {
             let span = self.keys[first + count - 1] - self.keys[first - 1];
-            let line = Line::new((SHORT_STEPS - 1) as f64 / span as f64, 0.0);
-            self.positions(line, first, first + count)
+            Line::new((SHORT_STEPS - 1) as f64 / span as f64, 0.0)
         };
         // Steps get coarser with every boundary more.
         let (mut low, mut high, mut best) = (1, limit - first, Coded::none(Form::Short, Line::default()));
         while low <= high {
             let middle = low.midpoint(high);
-            match of(middle) {
-                Some(found) => (best, low) = (found, middle + 1),
+            let line = line_of(middle);
+            match self.positions(line, first, first + middle) {
+                Some((ambiguity, missed)) => {
+                    (best.line, best.count, best.ambiguity) = (line, middle, ambiguity);
+                    best.missed.clear();
+                    let is_missed = |lane: &u32| missed >> lane & 1 == 1;
+                    best.missed.extend((0..CODES as u32).filter(is_missed).map(|lane| first as u32 + lane));
+                    low = middle + 1;
+                }
                 None => high = middle - 1,
             }
         }
+        let start = self.keys[first - 1];
+        let steps = |key: &u64| best.line.steps(key - start) as u16;
+        best.words = self.keys[first..first + best.count].iter().map(steps).collect();
         best
     }
 
-    /// The boundaries from rank `first` up to `end` as positions on a short segment's line, if it
-    /// tells them well enough from their neighbours.
-    fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
+    /// Whether the boundaries from rank `first` up to `end`, [`CODES`] at most, are told well
+    /// enough from their neighbours by positions on a short segment's line: then what is
+    /// [ambiguous](Builder::ambiguous) below all, and below which something is, a bit for each, the
+    /// first the lowest.
+    fn positions(&self, line: Line, first: usize, end: usize) -> Option<(f64, u32)> {
         self.looked_at(end - first);
         let start = self.keys[first - 1];
-        let words = Vec::with_capacity(end - first);
-        let mut coded = Coded { count: end - first, words, ..Coded::none(Form::Short, line) };
-        let (mut before, allowed) = (0, self.allowed(first, coded.count));
+        let (mut ambiguity, mut missed) = (0.0, 0);
+        let (mut before, allowed) = (0, self.allowed(first, end - first));
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
+            if steps >= SHORT_STEPS || steps <= before {
+                return None;
+            }
             let floor = self.floor(line, start, i);
-            let ambiguous = self.ambiguous(line, start, i, steps, floor, allowed - coded.ambiguity);
-            if steps >= SHORT_STEPS || steps <= before || ambiguous > self.ambiguity_max(coded.form) {
+            let ambiguous = self.ambiguous(line, start, i, steps, floor, allowed - ambiguity);
+            if ambiguous > self.ambiguity_max(Form::Short) {
                 return None;
             }
             before = steps;
-            coded.words.push(steps as u16);
-            coded.ambiguity += ambiguous;
-            coded.missed.extend((ambiguous > 0.0).then_some(i as u32));
+            ambiguity += ambiguous;
+            missed |= u32::from(ambiguous > 0.0) << (i - first);
         }
-        (coded.ambiguity <= allowed).then_some(coded)
+        (ambiguity <= allowed).then_some((ambiguity, missed))
     }
 
     /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not
