@@ -13,7 +13,12 @@
 //! Caller: `index::learned`.
 
 use super::{
-    super::{last_keys::LastKeys, separators::Separators, sorted::compare_with_prefix, stored::decode_model},
+    super::{
+        last_keys::{KEPT_MAX, LastKeys},
+        separators::Separators,
+        sorted::compare_with_prefix,
+        stored::decode_model,
+    },
     heads::{Heads, untold_max},
     spelling::Spelling,
 };
@@ -22,12 +27,7 @@ use crate::{
     key::common_prefix_len,
 };
 use solera_model::boundaries::{Below, Boundaries, LEN_MAX};
-use std::{
-    cell::RefCell,
-    cmp::Ordering,
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::{cell::RefCell, cmp::Ordering, collections::VecDeque, ops::Range};
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
@@ -297,6 +297,36 @@ fn grouped_in(node: &Node) -> u32 {
     node.groups.iter().map(|group| group.last - group.first).sum()
 }
 
+/// The heads of the last keys below some separators, as far as they were asked for.
+struct Known {
+    /// Of each separator which of `heads` are those below it, and one; 0 if none is known.
+    of: Vec<u32>,
+    /// The last key's first; and how many are known.
+    heads: Vec<([u64; KEPT_MAX], usize)>,
+}
+
+impl Known {
+    fn new(separators: usize) -> Known {
+        Known { of: vec![0; separators], heads: Vec::new() }
+    }
+
+    /// How many of the last keys below a separator are not below this head; `None` if that are all.
+    /// `heads` are those of the last keys, [`KEPT_MAX`] at most, the last key's first.
+    fn not_below(&mut self, i: usize, from: u64, heads: impl Iterator<Item = u64>) -> Option<usize> {
+        if self.of[i] == 0 {
+            self.heads.push(([0; KEPT_MAX], 0));
+            self.of[i] = self.heads.len() as u32;
+        }
+        let (known, count) = &mut self.heads[self.of[i] as usize - 1];
+        let mut more = heads.skip(*count);
+        while known[..*count].last().is_none_or(|head| *head >= from) {
+            known[*count] = more.next()?;
+            *count += 1;
+        }
+        Some(known[..*count].partition_point(|head| *head >= from))
+    }
+}
+
 impl Node {
     /// The node of the separators in `range`, of which the first `path` bytes are behind the key
     /// that comes to it.
@@ -326,16 +356,12 @@ impl Node {
             shared <= untold_max(last_keys, one_in, heads.len())
         });
         // How many of the last keys below a separator are not below this head; `None` if that are
-        // all. Their heads, the last key's first, as far as they were asked for.
-        let known = RefCell::new(HashMap::<usize, Vec<u64>>::new());
+        // all.
+        let known = RefCell::new(Known::new(heads.len()));
         let from = |i: usize, from: u64| {
-            let mut known = known.borrow_mut();
-            let heads = known.entry(i).or_default();
-            let mut more = last_keys?.backwards(range.start + i).skip(heads.len());
-            while heads.last().is_none_or(|head| *head >= from) {
-                heads.push(floor(more.next()?));
-            }
-            Some(heads.partition_point(|head| *head >= from))
+            let last_keys = last_keys?;
+            let keys = last_keys.backwards(range.start + i);
+            known.borrow_mut().not_below(i, from, keys.map(|key| floor(key)))
         };
         let grouped = |i: usize| match &floors {
             Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
