@@ -51,13 +51,6 @@ const WALKED_LINES: f64 = 0.03;
 /// The same in bytes of the index (`index::cost`).
 const WALKED_BYTES: f64 = 2.0 * WALKED_LINES;
 
-/// Of eight counts in a word: the lowest bit of each, what is above it once that is shifted out,
-/// and of every other one all, or one.
-const LOWEST: u64 = 0x0101_0101_0101_0101;
-const FOLLOWERS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
-const EVEN_ONES: u64 = 0x0001_0001_0001_0001;
-
 /// Boundaries in clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
@@ -111,21 +104,130 @@ struct Cluster {
     followers: Range<usize>,
 }
 
-impl Numbers {
-    /// The numbers by which heads ascend strictly, with as few bits as tell each from the one that
-    /// is looked for below it, but for so many. `least` is the head of the least key that is known
-    /// below a boundary, if there may be others. The boundary is told from that one in any case.
-    /// `None` if heads do not ascend strictly.
-    fn of(
-        heads: Heads,
-        mut above: Vec<u64>,
-        mut below: Vec<u64>,
-        untold: usize,
-        least: impl Fn(&Heads, usize) -> Option<u64>,
-    ) -> Option<(Numbers, Vec<u64>, Vec<u64>)> {
-        debug_assert!(!above.is_empty());
+/// What some counts of a chunk add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counted {
+    /// Stems that are boundaries themselves.
+    stems: usize,
+    /// Boundaries that follow stems.
+    followers: usize,
+    /// Stems that have such.
+    followed: usize,
+}
+
+/// What the counts below `end` add up to, which is less than [`CHUNK`].
+#[inline]
+fn counted(counts: &[u8; CHUNK], end: usize) -> Counted {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64.
+    return unsafe { x86::counted(counts, end) };
+    #[cfg(not(target_arch = "x86_64"))]
+    counted_scalar(counts, end)
+}
+
+/// The twin that defines [`counted`].
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn counted_scalar(counts: &[u8; CHUNK], end: usize) -> Counted {
+    let mut counted = Counted { stems: 0, followers: 0, followed: 0 };
+    for (lane, &count) in counts.iter().enumerate() {
+        // Without a branch, so that compilers add up many at once.
+        let count = if lane < end { usize::from(count) } else { 0 };
+        counted.stems += count & 1;
+        counted.followers += count >> 1;
+        counted.followed += usize::from(count > 1);
+    }
+    counted
+}
+
+/// All counts of a chunk at once, by the instructions that every such processor has.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{CHUNK, Counted};
+    use std::arch::x86_64::*;
+
+    /// Ones as many as counts, and zeros as many.
+    const MASKS: [u8; 2 * CHUNK] = {
+        let mut masks = [0; 2 * CHUNK];
+        let mut lane = 0;
+        while lane < CHUNK {
+            masks[lane] = u8::MAX;
+            lane += 1;
+        }
+        masks
+    };
+
+    /// The two halves of a chunk.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn halves(bytes: &[u8; CHUNK]) -> [__m128i; 2] {
+        // SAFETY: each vector has half as many bytes.
+        unsafe {
+            [_mm_loadu_si128(bytes.as_ptr().cast()), _mm_loadu_si128(bytes[CHUNK / 2..].as_ptr().cast())]
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn counted(counts: &[u8; CHUNK], end: usize) -> Counted {
+        let masks = MASKS[CHUNK - end..].first_chunk().expect("an end is below the length of a chunk");
+        let ([low, high], [of_low, of_high]) = (halves(counts), halves(masks));
+        let (low, high) = (_mm_and_si128(low, of_low), _mm_and_si128(high, of_high));
+        let one = _mm_set1_epi8(1);
+        let stems = _mm_add_epi8(_mm_and_si128(low, one), _mm_and_si128(high, one));
+        // Bits that come from the byte beside are cut off again.
+        let shifted = |counts| _mm_and_si128(_mm_srli_epi16::<1>(counts), _mm_set1_epi8(0x7f));
+        let (low, high) = (shifted(low), shifted(high));
+        // Two counts of followers are at most 254.
+        let followers = _mm_add_epi8(low, high);
+        let followed = _mm_add_epi8(_mm_min_epu8(low, one), _mm_min_epu8(high, one));
+        // Each sum has less than 16 bits.
+        let sum = |of| _mm_sad_epu8(of, _mm_setzero_si128());
+        let beside = _mm_or_si128(_mm_slli_epi64::<16>(sum(stems)), _mm_slli_epi64::<32>(sum(followed)));
+        let sums = _mm_or_si128(sum(followers), beside);
+        let sums = _mm_cvtsi128_si64(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums)));
+        let part = |shift: u32| (sums >> shift) as usize & 0xffff;
+        Counted { stems: part(16), followers: part(0), followed: part(32) }
+    }
+}
+
+/// Separators that clusters are made of, and the last keys below them, by heads.
+pub(super) struct Told<'s> {
+    last_keys: &'s LastKeys,
+    /// What all separators begin with.
+    prefix: &'s [u8],
+    heads: Heads,
+    above: Vec<u64>,
+    below: Vec<u64>,
+}
+
+impl<'s> Told<'s> {
+    /// These separators, at least one, above these last keys. `None` if heads do not ascend
+    /// strictly.
+    pub(super) fn of(separators: &'s Separators, last_keys: &'s LastKeys, heads: Heads) -> Option<Told<'s>> {
+        debug_assert!(!separators.is_empty());
+        let prefix = shared_prefix(separators);
+        let above = separators.iter().map(|key| heads.head(&key[prefix.len()..])).collect::<Vec<_>>();
+        if !above.is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let mut told = Told { last_keys, prefix, heads, above, below: Vec::new() };
+        told.below = (0..separators.len()).map(|i| told.head(last_keys.last(i))).collect();
+        Some(told)
+    }
+
+    /// The head of a key of the table: 0 of one that begins otherwise.
+    fn head(&self, key: &[u8]) -> u64 {
+        key.strip_prefix(self.prefix).map_or(0, |rest| self.heads.head(rest))
+    }
+
+    /// The numbers of separators and of last keys, with as few bits as tell each separator from the
+    /// last key below it, but for a few. From the least key that is known below it each is told, if
+    /// there may be others; `None` if heads do not do so.
+    fn numbers(&self, one_in: f64) -> Option<(Numbers, Vec<u64>, Vec<u64>)> {
+        let Told { last_keys, above, below, .. } = self;
+        let untold = untold_max(last_keys, one_in, above.len()) as usize;
         let used = above.iter().fold(0, |bits, number| bits | number);
-        let room = above.iter().zip(&below).map(|(above, below)| above.saturating_sub(*below));
+        let room = above.iter().zip(below).map(|(above, below)| above.saturating_sub(*below));
         let mut rooms: Vec<u64> = room.collect();
         let (_, small, _) = rooms.select_nth_unstable(untold.min(above.len() - 1));
         let spare = small.checked_ilog2().unwrap_or(0).saturating_sub(ROOM_BITS);
@@ -133,17 +235,20 @@ impl Numbers {
         for pair in above.windows(2) {
             shift = shift.min(told_up_to(pair[0], pair[1])?);
         }
-        for (rank, (&number, &below)) in above.iter().zip(&below).enumerate() {
+        for (rank, (&number, &below)) in above.iter().zip(below).enumerate() {
             if told_up_to(below, number).is_none_or(|up_to| up_to < shift)
-                && let Some(least) = least(&heads, rank)
+                && let Some(least) = last_keys.least_of_more(rank)
             {
-                shift = shift.min(told_up_to(least, number)?);
+                shift = shift.min(told_up_to(self.head(least), number)?);
             }
         }
-        above.iter_mut().chain(&mut below).for_each(|number| *number >>= shift);
-        Some((Numbers { heads, shift: shift as u8 }, above, below))
+        let shifted = |numbers: &[u64]| numbers.iter().map(|number| number >> shift).collect();
+        let numbers = Numbers { heads: self.heads.clone(), shift: shift as u8 };
+        Some((numbers, shifted(above), shifted(below)))
     }
+}
 
+impl Numbers {
     #[inline]
     fn number(&self, text: &[u8]) -> u64 {
         self.heads.head(text) >> self.shift
@@ -160,25 +265,10 @@ impl Bytes {
 }
 
 impl Clusters {
-    /// These separators, above these last keys, as numbers by `heads`; and the ranks of those below
-    /// which keys are sent too far. `None` if numbers do not ascend strictly, or clusters cannot be
-    /// told by codes.
-    pub(super) fn build(
-        separators: &Separators,
-        last_keys: &LastKeys,
-        one_in: f64,
-        heads: Heads,
-    ) -> Option<(Clusters, Vec<u32>)> {
-        let prefix = shared_prefix(separators);
-        let head = |key: &[u8]| key.strip_prefix(prefix).map_or(0, |rest| heads.head(rest));
-        let above = separators.iter().map(head).collect();
-        let below = (0..separators.len()).map(|i| head(last_keys.last(i))).collect();
-        let untold = untold_max(last_keys, one_in, separators.len()) as usize;
-        let least = |heads: &Heads, rank: usize| {
-            let least = last_keys.least_of_more(rank)?;
-            Some(least.strip_prefix(prefix).map_or(0, |rest| heads.head(rest)))
-        };
-        let (numbers, ranks, below) = Numbers::of(heads, above, below, untold, least)?;
+    /// Separators as they are told; and the ranks of those below which keys are sent too far, about
+    /// one in `one_in` at most. `None` if clusters cannot be told by codes.
+    pub(super) fn build(told: &Told<'_>, one_in: f64) -> Option<(Clusters, Vec<u32>)> {
+        let (numbers, ranks, below) = told.numbers(one_in)?;
         let missed = (0u32..).zip(ranks.iter().zip(&below));
         let missed = missed.filter(|(_, (number, below))| below >= number).map(|(rank, _)| rank).collect();
         let (clusters, next) = cheapest(&ranks, &below);
@@ -195,7 +285,7 @@ impl Clusters {
         }
         let count = |cluster: &Cluster| (cluster.followers.len() as u8) << 1 | u8::from(cluster.is_boundary);
         let clusters = Clusters {
-            prefix: prefix.into(),
+            prefix: told.prefix.into(),
             numbers,
             stems,
             counts: clusters.iter().map(count).collect(),
@@ -276,67 +366,60 @@ impl Clusters {
         }
     }
 
-    /// How many separators are not above `key`, or one more. `early` is told, before distances are
-    /// read, how many lie before the key's cluster.
+    /// How many separators are not above `key`, or one more; and how far it is between the two
+    /// around it, in 256ths, where distances tell. `early` is told, before distances are read, how
+    /// many lie before the key's cluster.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
+    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         match compare_with_prefix(key, &self.prefix) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
+            Ordering::Less => return (0, None),
+            Ordering::Greater => return (self.len(), None),
             Ordering::Equal => {}
         }
         let number = self.numbers.number(&key[self.prefix.len()..]);
-        let Some((stems, taken_for)) = self.stems.rounded(number) else { return 0 };
-        let Some(stem) = stems.checked_sub(1) else { return 0 };
+        let Some((stems, taken_for)) = self.stems.rounded(number) else { return (0, None) };
+        let Some(stem) = stems.checked_sub(1) else { return (0, None) };
         let (boundaries, distances) = self.before(stem);
         early(boundaries);
         let count = self.counts[stem];
-        let followers = self.followers(usize::from(count >> 1), distances, number - taken_for);
-        boundaries + usize::from(count & 1) + followers
+        let (followers, within) = self.followers(count, distances, number - taken_for);
+        (boundaries + usize::from(count & 1) + followers, within)
     }
 
     /// How many boundaries lie before a stem, and how many bytes of distances.
     #[inline]
     fn before(&self, stem: usize) -> (usize, usize) {
         let sum = self.sums[stem / CHUNK];
-        let (mut stems, mut followers, mut followed) = (0, 0, 0);
-        // Eight counts are added up at once; those from the stem on are taken for 0.
-        for word in 0..CHUNK / 8 {
-            let at = stem / CHUNK * CHUNK + 8 * word;
-            let before = stem.saturating_sub(at).min(8) as u32;
-            let counts = self.counts[at..].first_chunk().expect("counts follow the last one");
-            let counts = u64::from_le_bytes(*counts) & !u64::MAX.checked_shl(8 * before).unwrap_or(0);
-            let each = (counts >> 1) & FOLLOWERS;
-            stems += (counts & LOWEST).count_ones();
-            followed += ((each + FOLLOWERS) & !FOLLOWERS).count_ones();
-            let pairs = (each & EVEN) + ((each >> 8) & EVEN);
-            followers += pairs.wrapping_mul(EVEN_ONES) >> 48;
-        }
-        let (stems, followers, followed) = (stems as usize, followers as usize, followed as usize);
+        let counts = self.counts[stem / CHUNK * CHUNK..].first_chunk().expect("counts follow the last one");
+        let Counted { stems, followers, followed } = counted(counts, stem % CHUNK);
         let (first, next) = (usize::from(self.bytes.first), usize::from(self.bytes.next));
         let bytes = followed * first + (followers - followed) * next;
         (sum.boundaries as usize + stems + followers, sum.distances as usize + bytes)
     }
 
-    /// How many of the boundaries that follow a stem are not further from it than this. Their
-    /// distances begin at `at`.
+    /// How many of the boundaries that follow a stem with this count are not further from it than
+    /// this; and how far it is from the last of them to the next, in 256ths, or from the stem, if
+    /// there is a next. Their distances begin at `at`.
     #[inline]
-    fn followers(&self, count: usize, at: usize, distance: u64) -> usize {
+    fn followers(&self, count: u8, at: usize, distance: u64) -> (usize, Option<u8>) {
         let (first, next) = (usize::from(self.bytes.first), usize::from(self.bytes.next));
-        if count == 0 || distance < self.read(at, first) {
-            return 0;
+        let (count, is_boundary) = (usize::from(count >> 1), count & 1 == 1);
+        if count == 0 {
+            return (0, None);
         }
-        let mut left = distance - self.read(at, first);
-        let mut following = 1;
-        while following < count {
-            let step = self.read(at + first + (following - 1) * next, next);
-            if left < step {
-                break;
-            }
+        let (mut left, mut step) = (distance, self.read(at, first));
+        let mut following = 0;
+        while left >= step {
             left -= step;
             following += 1;
+            if following == count {
+                return (following, None);
+            }
+            step = self.read(at + first + (following - 1) * next, next);
         }
-        following
+        // A distance of 64 bits is no part of a run.
+        let within = (following > 0 || is_boundary) && step < 1 << 32;
+        (following, within.then(|| ((left << 8) / step) as u8))
     }
 
     /// The distance of so many bytes.
@@ -484,6 +567,15 @@ mod tests {
         (separators, last_keys)
     }
 
+    fn built(
+        separators: &Separators,
+        last_keys: &LastKeys,
+        one_in: f64,
+        heads: Heads,
+    ) -> Option<(Clusters, Vec<u32>)> {
+        Clusters::build(&Told::of(separators, last_keys, heads)?, one_in)
+    }
+
     fn runs(count: u64, key: impl Fn(u64, u64) -> Vec<u8>) -> Vec<Vec<u8>> {
         let scattered = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let run = |i| (0..20 + scattered(i) % 180).map(move |line| (scattered(i), line));
@@ -519,9 +611,9 @@ mod tests {
         for (keys, most) in [(hash_and_line, 4.0), (anywhere, 4.5), (ranges, 4.0)] {
             let (separators, last_keys) = blocks(&keys, 50);
             let heads = Heads::of(&separators, Some(&last_keys), 1000.0);
-            let clusters = stored(&Clusters::build(&separators, &last_keys, f64::INFINITY, heads).unwrap().0);
+            let clusters = stored(&built(&separators, &last_keys, f64::INFINITY, heads).unwrap().0);
             for (i, key) in keys.iter().enumerate() {
-                assert_eq!(clusters.locate(key, |_| {}), i / 50, "{key:?}");
+                assert_eq!(clusters.locate(key, |_| {}).0, i / 50, "{key:?}");
             }
             let each = clusters.bytes() as f64 / clusters.len() as f64;
             assert!(each < most, "{each} bytes a block: {}", clusters.describe());
@@ -529,10 +621,26 @@ mod tests {
     }
 
     #[test]
+    fn how_far_a_key_is_within_a_run_is_told() {
+        let keys = runs(200, |stem, line| stem.wrapping_add(7 * line).to_be_bytes().to_vec());
+        let (separators, last_keys) = blocks(&keys, 16);
+        let clusters = stored(&built(&separators, &last_keys, f64::INFINITY, Heads::Bytes).unwrap().0);
+        let mut told = 0;
+        for (i, key) in keys.iter().enumerate() {
+            if let (_, Some(within)) = clusters.locate(key, |_| {}) {
+                let off = usize::from(within).abs_diff(256 * (i % 16) / 16);
+                assert!(off <= 48, "{within} of the {}th of sixteen", i % 16);
+                told += 1;
+            }
+        }
+        assert!(told * 2 > keys.len(), "{told} of {}", keys.len());
+    }
+
+    #[test]
     fn counts_of_a_chunk_are_added_up_as_one_by_one() {
         let keys = runs(60, |stem, line| stem.wrapping_add(line).to_be_bytes().to_vec());
         let (separators, last_keys) = blocks(&keys, 10);
-        let clusters = Clusters::build(&separators, &last_keys, f64::INFINITY, Heads::Bytes).unwrap().0;
+        let clusters = built(&separators, &last_keys, f64::INFINITY, Heads::Bytes).unwrap().0;
         let (mut boundaries, mut bytes) = (0, 0);
         for stem in 0..clusters.stems.len() {
             assert_eq!(clusters.before(stem), (boundaries, bytes));
@@ -542,26 +650,35 @@ mod tests {
         assert_eq!(boundaries, clusters.len());
     }
 
+    proptest! {
+        #[test]
+        fn all_instructions_count_alike(counts: [u8; CHUNK], few in prop::collection::vec(0u8..4, CHUNK), end in 0..CHUNK) {
+            for counts in [counts, few.try_into().unwrap(), [u8::MAX; CHUNK]] {
+                prop_assert_eq!(counted(&counts, end), counted_scalar(&counts, end));
+            }
+        }
+    }
+
     #[test]
     fn numbers_that_do_not_ascend_have_no_clusters() {
         let keys: Vec<Vec<u8>> = (0..40u64).map(|i| [&[7; 8][..], &i.to_be_bytes()].concat()).collect();
         let (separators, last_keys) = blocks(&keys, 4);
         let behind = |_: &[u8]| Heads::Bytes;
-        assert!(Clusters::build(&separators, &last_keys, 1000.0, behind(&[])).is_some());
+        assert!(built(&separators, &last_keys, 1000.0, behind(&[])).is_some());
         // Their first eight bytes are alike behind what others begin with.
         let mut keys = keys;
         keys.insert(0, vec![1]);
         keys.push(vec![8]);
         keys.extend((0..8u8).map(|i| vec![9, i]));
         let (separators, last_keys) = blocks(&keys, 2);
-        assert!(Clusters::build(&separators, &last_keys, 1000.0, Heads::Bytes).is_none());
+        assert!(built(&separators, &last_keys, 1000.0, Heads::Bytes).is_none());
     }
 
     #[test]
     fn distances_and_counts_that_cannot_be_are_refused() {
         let keys = runs(20, |stem, line| stem.wrapping_add(line).to_be_bytes().to_vec());
         let (separators, last_keys) = blocks(&keys, 20);
-        let clusters = Clusters::build(&separators, &last_keys, f64::INFINITY, Heads::Bytes).unwrap().0;
+        let clusters = built(&separators, &last_keys, f64::INFINITY, Heads::Bytes).unwrap().0;
         let refused = |change: &dyn Fn(&mut Clusters)| {
             let mut changed = clusters.clone();
             change(&mut changed);
@@ -607,10 +724,10 @@ mod tests {
             let (separators, last_keys) = blocks(&keys, of);
             prop_assume!(!separators.is_empty());
             let heads = Heads::of(&separators, Some(&last_keys), one_in);
-            if let Some((clusters, missed)) = Clusters::build(&separators, &last_keys, one_in, heads) {
+            if let Some((clusters, missed)) = built(&separators, &last_keys, one_in, heads) {
                 let clusters = stored(&clusters);
-                let counted = super::super::sent_astray(&missed, |key| clusters.locate(key, |_| {}), &last_keys);
-                let is_astray = |(i, key): &(usize, &Vec<u8>)| clusters.locate(key, |_| {}) != i / of;
+                let counted = super::super::sent_astray(&missed, |key| clusters.locate(key, |_| {}).0, &last_keys);
+                let is_astray = |(i, key): &(usize, &Vec<u8>)| clusters.locate(key, |_| {}).0 != i / of;
                 prop_assert_eq!(counted as usize, keys.iter().enumerate().filter(is_astray).count());
                 prop_assert_eq!(clusters.len(), separators.len());
                 let beside = numbers.iter().flat_map(|&number| [number.saturating_sub(1), number, number.saturating_add(1)]);
@@ -620,7 +737,7 @@ mod tests {
                 for number in asked {
                     let key = number.to_be_bytes();
                     let expected = separators.iter().filter(|separator| *separator <= &key[..]).count();
-                    let found = clusters.locate(&key, |_| {});
+                    let found = clusters.locate(&key, |_| {}).0;
                     prop_assert!((expected..=expected + 1).contains(&found), "{number}: {found}, not {expected}");
                     prop_assert!(found >= before, "{number}: {found} after {before}");
                     before = found;
@@ -638,13 +755,13 @@ mod tests {
             keys.sort();
             keys.dedup();
             let (separators, last_keys) = blocks(&keys, 3);
-            if let Some((clusters, _)) = Clusters::build(&separators, &last_keys, f64::INFINITY, Heads::Bytes) {
+            if let Some((clusters, _)) = built(&separators, &last_keys, f64::INFINITY, Heads::Bytes) {
                 let mut bytes = Vec::new();
                 clusters.encode(&mut bytes);
                 at.iter().for_each(|(at, byte)| *at.get_mut(&mut bytes) = *byte);
                 if let Ok(forged) = Clusters::decode(&mut Decoder::new(&bytes)) {
                     for key in asked.iter().chain(&keys) {
-                        let found = forged.locate(key, |_| {});
+                        let found = forged.locate(key, |_| {}).0;
                         prop_assert!(found <= forged.len());
                     }
                 }

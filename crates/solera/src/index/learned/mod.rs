@@ -43,6 +43,9 @@ const SAMPLES: usize = 4;
 const NEIGHBOURS: usize = 160;
 /// Where the table has more than so many times as many separators.
 const PART_OF: usize = 2;
+/// Where nodes of a few separators take so many times [`NODES_BYTES`], they are not built of all
+/// samples.
+const HOPELESS: f64 = 3.0;
 /// How letters follow each other is counted around so many separators at least, if there are as
 /// many.
 const SPELLED: usize = 2048;
@@ -154,6 +157,15 @@ struct Trained {
     one_in: f64,
 }
 
+/// A form of a part, or of all, and what it costs.
+struct Offer {
+    way: Way,
+    /// Whether it takes much of what separators in their order do.
+    is_large: bool,
+    price: f64,
+    trained: Trained,
+}
+
 /// The forms that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -173,69 +185,123 @@ impl Way {
 impl Ground<'_> {
     /// The form that costs least. Where there are many separators, a part of them says which.
     fn cheapest(&self) -> Trained {
-        let is_small = self.separators.len() <= PART_OF * SAMPLES * NEIGHBOURS;
+        if self.separators.len() <= PART_OF * SAMPLES * NEIGHBOURS {
+            return self.cheapest_of_few();
+        }
         // Of numbers nodes mostly are so little that nothing else is tried: a glance says whether.
-        let glanced = (!is_small).then(|| self.part(1));
-        if glanced.as_ref().is_some_and(|glanced| self.of_part(glanced).likes_nodes()) {
+        let glanced = self.part(1, NEIGHBOURS);
+        let glance = self.of_part(&glanced);
+        let seen = glance.tried(None, ASTRAY_ONE_IN);
+        let mut whole = None;
+        if self.is_short() && glance.is_little(&seen.form) {
             let nodes = self.nodes(None, ASTRAY_ONE_IN);
-            if self.is_short() && self.is_little(&nodes.form) {
+            if self.is_little(&nodes.form) {
                 return nodes;
             }
+            whole = Some(nodes);
         }
-        let sampled = (!is_small).then(|| self.part(SAMPLES));
-        let part = sampled.as_ref().map_or(*self, |sampled| self.of_part(sampled));
-        let mut tried = part.tried(None, ASTRAY_ONE_IN);
-        if part.is_short() && part.is_little(&tried.form) {
-            tried = part.settled(None, tried);
-            if part.is_little(&tried.form) {
-                return if is_small { tried } else { self.nodes(None, tried.one_in) };
+        let sampled = self.part(SAMPLES, NEIGHBOURS);
+        let part = self.of_part(&sampled);
+        let has_whole = whole.is_some();
+        let nodes = match whole {
+            Some(whole) => self.offer(Way::Nodes, whole),
+            None => {
+                let hopeless = glance.is_hopeless(&seen.form).then(|| self.hopeless_nodes()).flatten();
+                if let Some(nodes) = hopeless {
+                    nodes
+                } else {
+                    let tried = part.settled(None, part.tried(None, ASTRAY_ONE_IN));
+                    if self.is_short() && part.is_little(&tried.form) {
+                        return self.nodes(None, tried.one_in);
+                    }
+                    part.offer(Way::Nodes, tried)
+                }
+            }
+        };
+        let spelling = self.last_keys.and_then(|last_keys| spelling_of(self.separators, last_keys));
+        let offers = part.by_cost(spelling.as_ref(), nodes);
+        // What a part can be made of, all mostly can; nodes always.
+        let made = offers.into_iter().find_map(|Offer { way, trained, .. }| {
+            let spelling = spelling.as_ref().filter(|_| way.is_spelled());
+            match way {
+                Way::Nodes if has_whole => Some(trained),
+                Way::Nodes => Some(self.nodes(None, trained.one_in)),
+                Way::Spelled => {
+                    let one_in = part.settled(spelling, trained).one_in;
+                    Some(self.nodes(spelling, one_in))
+                }
+                Way::FrontCoded => self.front_coded().map(|form| Trained { form, ..trained }),
+                Way::Clusters | Way::SpelledClusters => self.clusters(spelling),
+            }
+        });
+        made.expect("nodes can be made of all")
+    }
+
+    /// Nodes of a few neighbours from everywhere, if they take so much that others are sure to cost
+    /// less.
+    fn hopeless_nodes(&self) -> Option<Offer> {
+        let few = self.part(SAMPLES, NEIGHBOURS / SAMPLES);
+        let few = self.of_part(&few);
+        let tried = few.tried(None, ASTRAY_ONE_IN);
+        few.is_hopeless(&tried.form).then(|| few.offer(Way::Nodes, tried))
+    }
+
+    /// Whether nodes like these of a few separators need not be built of more.
+    fn is_hopeless(&self, nodes: &Form) -> bool {
+        self.bytes_each(nodes) > HOPELESS * NODES_BYTES
+    }
+
+    /// [`Ground::cheapest`] of so few separators that all forms are made of all.
+    fn cheapest_of_few(&self) -> Trained {
+        let mut tried = self.tried(None, ASTRAY_ONE_IN);
+        if self.is_short() && self.is_little(&tried.form) {
+            tried = self.settled(None, tried);
+            if self.is_little(&tried.form) {
+                return tried;
             }
         }
         let spelling = self.last_keys.and_then(|last_keys| spelling_of(self.separators, last_keys));
-        let tried = part.by_cost(spelling.as_ref(), tried);
-        // What a part can be made of, all mostly can; nodes always.
-        tried
-            .into_iter()
-            .find_map(|(way, trained)| {
-                let spelling = spelling.as_ref().filter(|_| way.is_spelled());
-                match way {
-                    Way::Nodes | Way::Spelled => {
-                        let trained = part.settled(spelling, trained);
-                        Some(if is_small { trained } else { self.nodes(spelling, trained.one_in) })
-                    }
-                    _ if is_small => Some(trained),
-                    Way::FrontCoded => self.front_coded().map(|form| Trained { form, ..trained }),
-                    Way::Clusters | Way::SpelledClusters => self.clusters(spelling),
-                }
-            })
-            .expect("nodes can be made of all")
+        let mut offers = self.by_cost(spelling.as_ref(), self.offer(Way::Nodes, tried));
+        let Offer { way, trained, .. } = offers.swap_remove(0);
+        match way {
+            Way::Nodes => self.settled(None, trained),
+            Way::Spelled => self.settled(spelling.as_ref(), trained),
+            _ => trained,
+        }
+    }
+
+    /// A form of these separators, and its price.
+    fn offer(&self, way: Way, trained: Trained) -> Offer {
+        let bytes = self.bytes_each(&trained.form);
+        Offer { way, is_large: bytes > self.large(), price: self.price(&trained.form, bytes), trained }
+    }
+
+    /// More bytes for each separator than this are much: so large a part of what separators in
+    /// their order take.
+    fn large(&self) -> f64 {
+        LARGE * Sorted::halved_bytes(self.separators) as f64 / self.separators.len() as f64
     }
 
     /// These nodes and all other forms, the one that costs least first; those that take much of
     /// what separators in their order do come last.
-    fn by_cost(&self, spelling: Option<&Spelling>, nodes: Trained) -> Vec<(Way, Trained)> {
-        let large = LARGE * Sorted::halved_bytes(self.separators) as f64 / self.separators.len() as f64;
-        let is_large = |trained: &Trained| self.bytes_each(&trained.form) > large;
+    fn by_cost(&self, spelling: Option<&Spelling>, nodes: Offer) -> Vec<Offer> {
         let exact = |form| Trained { form, astray: 0, one_in: ASTRAY_ONE_IN };
+        let offer = |way, trained: Option<Trained>| trained.map(|trained| self.offer(way, trained));
         let spelled = spelling.map(|spelling| self.tried(Some(spelling), ASTRAY_ONE_IN));
+        let spelled = offer(Way::Spelled, spelled);
         // Long text has no clusters, nor has such that its spelling makes even.
-        let may_cluster = self.is_short() && spelled.as_ref().is_none_or(is_large);
+        let may_cluster = self.is_short() && spelled.as_ref().is_none_or(|spelled| spelled.is_large);
         let clusters = |spelling| if may_cluster { self.clusters(spelling) } else { None };
         let forms = [
-            (Way::Nodes, Some(nodes)),
-            (Way::Clusters, clusters(None)),
-            (Way::SpelledClusters, spelling.and_then(|spelling| clusters(Some(spelling)))),
-            (Way::Spelled, spelled),
-            (Way::FrontCoded, self.front_coded().map(exact)),
+            Some(nodes),
+            offer(Way::Clusters, clusters(None)),
+            offer(Way::SpelledClusters, spelling.and_then(|spelling| clusters(Some(spelling)))),
+            spelled,
+            offer(Way::FrontCoded, self.front_coded().map(exact)),
         ];
-        let price = |trained: &Trained| {
-            (is_large(trained), self.price(&trained.form, self.bytes_each(&trained.form)))
-        };
-        let built =
-            forms.into_iter().filter_map(|(way, trained)| Some((price(trained.as_ref()?), way, trained?)));
-        let mut built: Vec<_> = built.collect();
-        built.sort_by(|((large, a), ..), ((also, b), ..)| large.cmp(also).then(a.total_cmp(b)));
-        built.into_iter().map(|(_, way, trained)| (way, trained)).collect()
+        let mut offers: Vec<Offer> = forms.into_iter().flatten().collect();
+        offers.sort_by(|a, b| a.is_large.cmp(&b.is_large).then(a.price.total_cmp(&b.price)));
+        offers
     }
 
     /// Clusters, of this spelling if there is one. `None` if there are none, or they send too many
@@ -247,9 +313,10 @@ impl Ground<'_> {
             Some(spelling) => Heads::Spelling(spelling.clone().into()),
             None => Heads::of(separators, Some(last_keys), ASTRAY_ONE_IN),
         };
+        let told = clusters::Told::of(separators, last_keys, heads)?;
         CLUSTERS_ONE_IN.into_iter().find_map(|one_in| {
-            let (clusters, missed) = Clusters::build(separators, last_keys, one_in, heads.clone())?;
-            let astray = sent_astray(&missed, |key| clusters.locate(key, |_| {}), last_keys);
+            let (clusters, missed) = Clusters::build(&told, one_in)?;
+            let astray = sent_astray(&missed, |key| clusters.locate(key, |_| {}).0, last_keys);
             let form = Form::Clusters(clusters.into());
             (f64::from(astray) <= self.astray_max()).then_some(Trained { form, astray, one_in })
         })
@@ -267,11 +334,6 @@ impl Ground<'_> {
         self.separators.total_bytes() - same <= count * SHORT_BYTES_MAX
     }
 
-    /// Whether nodes of these separators are short and little.
-    fn likes_nodes(&self) -> bool {
-        self.is_short() && self.is_little(&self.tried(None, ASTRAY_ONE_IN).form)
-    }
-
     /// Whether a form takes so few bytes that no other need be tried.
     fn is_little(&self, form: &Form) -> bool {
         let count = self.separators.len() as f64;
@@ -283,13 +345,13 @@ impl Ground<'_> {
         Ground { separators, last_keys: last_keys.as_ref(), of: self.of }
     }
 
-    /// So many samples of neighbours, each in the middle of its part of the table.
-    fn part(&self, samples: usize) -> (Separators, Option<LastKeys>) {
+    /// So many samples of so many neighbours, each in the middle of its part of the table.
+    fn part(&self, samples: usize, neighbours: usize) -> (Separators, Option<LastKeys>) {
         let count = self.separators.len();
         let sample = |number: usize| {
             let (begin, end) = (number * count / samples, (number + 1) * count / samples);
-            let first = begin + (end - begin).saturating_sub(NEIGHBOURS) / 2;
-            first..end.min(first + NEIGHBOURS)
+            let first = begin + (end - begin).saturating_sub(neighbours) / 2;
+            first..end.min(first + neighbours)
         };
         let tried = || (0..samples).flat_map(sample);
         let last_keys = self.last_keys.map(|last_keys| last_keys.only(tried()));
@@ -474,7 +536,7 @@ impl Learned {
                 (text.locate(key, buckets), None)
             }
             Form::Halved(sorted) => (sorted.locate(key, early), None),
-            Form::Clusters(clusters) => (clusters.locate(key, early), None),
+            Form::Clusters(clusters) => clusters.locate(key, early),
         }
     }
 
