@@ -163,8 +163,8 @@ impl Line {
     }
 }
 
-/// `product / by`, rounded up, `by` at least 1; `None` if it has more than 64 bits. In two divisions
-/// of 64 bits: one of 128 is a call.
+/// `product / by`, rounded up, `by` at least 1; `None` if it has more than 64 bits. It takes two
+/// divisions of 64 bits: one of 128 is a call.
 #[inline]
 fn divided(product: u128, by: u16) -> Option<u64> {
     let (high, low, by) = ((product >> 64) as u64, product as u64, u64::from(by));
