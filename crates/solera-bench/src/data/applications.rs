@@ -1,5 +1,5 @@
 //! Keys as applications make them, one generator for each such `Family`: composite, tenants,
-//! ranges, coordinates, runs, words, paths, UUIDv7, ULID.
+//! ranges, coordinates, runs, hashes with lines, words, paths, UUIDv7, ULID.
 //!
 //! They are of several parts, crowded, in touching ranges, or text that a program writes.
 //! `data::Family` says what each is for.
@@ -108,6 +108,21 @@ pub(super) fn runs(n: usize, random: &mut Random) -> Vec<u64> {
         let len = (32u64 << random.below(8)).min((n - keys.len()) as u64);
         keys.extend(start..start + len);
     }
+    keys
+}
+
+/// Hash of a file (u32), then line (u32): 8 to 3,000 lines a file, by Pareto's law, some 55 on
+/// average.
+pub(super) fn hash_lines(n: usize, random: &mut Random) -> Vec<u64> {
+    const LINES_MIN: f64 = 8.0;
+    const LINES_MAX: f64 = 3000.0;
+    let mut keys = Vec::with_capacity(n);
+    while keys.len() < n {
+        let file = random.below(1 << 32);
+        let lines = (LINES_MIN / (1.0 - random.unit())).min(LINES_MAX) as u64;
+        keys.extend((0..lines).map(|line| file << 32 | line));
+    }
+    keys.truncate(n);
     keys
 }
 
@@ -282,6 +297,15 @@ mod tests {
         let far: Vec<u64> = keys.windows(2).map(|two| two[1] - two[0]).filter(|&gap| gap != 1).collect();
         assert!(far.len() > 20 && far.len() < N / 32, "{}", far.len());
         assert!(far.iter().filter(|&&gap| gap > 1 << 40).count() * 10 > far.len() * 9);
+    }
+
+    #[test]
+    fn files_have_few_lines_or_many_and_lie_far_from_each_other() {
+        let keys = sorted(hash_lines(N, &mut Random::new(1)));
+        let files: Vec<usize> = keys.chunk_by(|a, b| a >> 32 == b >> 32).map(<[u64]>::len).collect();
+        assert!((40..75).contains(&(N / files.len())), "{} files", files.len());
+        assert!(files.iter().all(|lines| *lines <= 3000) && files.iter().any(|lines| *lines > 500));
+        assert!(keys.windows(2).all(|two| two[1] == two[0] + 1 || two[1] & 0xffff_ffff == 0));
     }
 
     #[test]

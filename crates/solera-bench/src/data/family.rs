@@ -1,4 +1,4 @@
-//! How generated keys are spread: `Family`, eight families of papers and text, nine as applications
+//! How generated keys are spread: `Family`, eight families of papers and text, ten as applications
 //! make; `draw`, `texts`.
 //!
 //! `draw` makes numbers, `texts` makes text; `hexadecimal` is numbers that `DataSet::of` writes as
@@ -75,11 +75,14 @@ pub enum Family {
     /// Paths of files in a made-up tree: text that shares beginnings, without a
     /// length of its own.
     Paths,
+    /// Hash of a file and line, 32 bits each: 8 to 3,000 lines a file, runs that are often longer
+    /// than a block, at random places.
+    HashLines,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 17] = [
+    pub const ALL: [Family; 18] = [
         Family::Uniform,
         Family::Lognormal,
         Family::Clustered,
@@ -97,6 +100,7 @@ impl Family {
         Family::Ulid,
         Family::Runs,
         Family::Paths,
+        Family::HashLines,
     ];
     /// Those that papers use, and text: what a paper's experiments take if nothing else is asked
     /// for.
@@ -125,6 +129,7 @@ impl Family {
             Family::Ulid => "ulid",
             Family::Runs => "runs",
             Family::Paths => "paths",
+            Family::HashLines => "hash-lines",
         }
     }
 
@@ -189,6 +194,7 @@ pub(super) fn draw(family: Family, n: usize, random: &mut Random) -> Vec<u64> {
         Family::Ranges => applications::ranges(n, random),
         Family::Coordinates => applications::coordinates(n, random),
         Family::Runs => applications::runs(n, random),
+        Family::HashLines => applications::hash_lines(n, random),
         Family::Strings | Family::Words | Family::Uuid7 | Family::Ulid | Family::Paths => {
             panic!("text is no numbers")
         }
