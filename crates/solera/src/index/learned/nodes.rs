@@ -361,7 +361,7 @@ impl Node {
         let from = |i: usize, from: u64| {
             let last_keys = last_keys?;
             let keys = last_keys.backwards(range.start + i);
-            known.borrow_mut().not_below(i, from, keys.map(|key| floor(key)))
+            known.borrow_mut().not_below(i, from, keys.map(floor))
         };
         let grouped = |i: usize| match &floors {
             Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
