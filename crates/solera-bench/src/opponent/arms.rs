@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use solera::control::knob;
 use solera_tune::{
     agent::{Agent, Outcome, Proposal, Set},
-    learn::{Bandit, Policy, Random, total_variation},
+    learn::{Bandit, MixShift, Policy, Random},
     sight::{Goal, Window},
 };
 
@@ -35,7 +35,7 @@ struct Memory {
     arm: Option<usize>,
     missions: u32,
     sum: f64,
-    mix: Option<[f64; 4]>,
+    mix: MixShift,
 }
 
 /// The bandit.
@@ -52,8 +52,8 @@ impl Arms {
     /// One that has tried nothing.
     pub fn new(goal: Goal, seed: u64) -> Arms {
         let bandit = Bandit::new(LIMITS.len(), KEEP, Policy::Ucb { bonus: 0.5 });
-        let memory =
-            Memory { bandit, random: Random::new(seed), arm: None, missions: 0, sum: 0.0, mix: None };
+        let (random, mix) = (Random::new(seed), MixShift::new(SHIFT));
+        let memory = Memory { bandit, random, arm: None, missions: 0, sum: 0.0, mix };
         Arms { goal, memory }
     }
 }
@@ -65,12 +65,10 @@ impl Agent for Arms {
 
     fn see(&mut self, window: &Window) {
         let memory = &mut self.memory;
-        let shares = window.mix().shares();
-        if memory.mix.is_some_and(|mix| total_variation(&mix, &shares) > SHIFT) {
+        if memory.mix.see(window.mix().shares(), window.operations.total()) {
             memory.bandit.fade(AFTER_SHIFT);
-            (memory.missions, memory.sum, memory.mix) = (0, 0.0, None);
+            (memory.missions, memory.sum) = (0, 0.0);
         }
-        memory.mix.get_or_insert(shares);
         if let Some(cost) = self.goal.cost(window) {
             // What came right after the change is of the arm before.
             memory.missions += 1;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use solera::control::knob;
 use solera_tune::{
     agent::{Agent, Outcome, Proposal, Set},
-    learn::{Process, total_variation},
+    learn::{MixShift, Process},
     sight::{Goal, Window},
 };
 
@@ -25,15 +25,22 @@ const TRIES: usize = 10;
 /// Total variation of mixes from which the workload has shifted.
 const SHIFT: f64 = 0.1;
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Memory {
     /// Limits that were measured under this mix, and what they cost.
     measured: Vec<(u32, f64)>,
     limit: Option<u32>,
     missions: u32,
     sum: f64,
-    mix: Option<[f64; 4]>,
+    mix: MixShift,
     is_done: bool,
+}
+
+impl Memory {
+    /// Of nothing but what says when the mix shifts.
+    fn new(mix: MixShift) -> Memory {
+        Memory { measured: Vec::new(), limit: None, missions: 0, sum: 0.0, mix, is_done: false }
+    }
 }
 
 /// The optimiser.
@@ -46,7 +53,7 @@ pub struct Search {
 impl Search {
     /// One that has measured nothing.
     pub fn new(goal: Goal) -> Search {
-        Search { goal, memory: Memory::default() }
+        Search { goal, memory: Memory::new(MixShift::new(SHIFT)) }
     }
 
     fn next(&mut self, ratio: u32) -> u32 {
@@ -76,11 +83,9 @@ impl Agent for Search {
 
     fn see(&mut self, window: &Window) {
         let memory = &mut self.memory;
-        let shares = window.mix().shares();
-        if memory.mix.is_some_and(|mix| total_variation(&mix, &shares) > SHIFT) {
-            *memory = Memory::default();
+        if memory.mix.see(window.mix().shares(), window.operations.total()) {
+            *memory = Memory::new(memory.mix.clone());
         }
-        memory.mix.get_or_insert(shares);
         if let Some(cost) = self.goal.cost(window) {
             memory.missions += 1;
             memory.sum += if memory.missions > 1 { cost } else { 0.0 };

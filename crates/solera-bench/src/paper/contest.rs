@@ -2,7 +2,7 @@
 //!
 //! `missions` lets every arm do so many missions of a mix, another one first each time. An `Arm`
 //! keeps time, blocks and level 1's run limit of each mission. `us` is microseconds of an operation
-//! over a range of missions; `best_fixed` the fixed arm that costs least.
+//! over a range of missions; `best_fixed` the fixed arm that costs least, `as_good` those near it.
 //!
 //! What must hold: all arms do as many operations of the same mixes on the same data.
 //!
@@ -114,6 +114,19 @@ impl Contest<'_> {
         });
         let least = fixed.min_by(|a, b| a.0.us(missions.clone()).total_cmp(&b.0.us(missions.clone())));
         least.expect("there are fixed arms")
+    }
+
+    /// K of the fixed arms that take at most `times` what the best takes in these missions.
+    pub(super) fn as_good(&self, missions: std::ops::Range<usize>, times: f64) -> Vec<u32> {
+        let most = times * self.best_fixed(missions.clone()).0.us(missions.clone());
+        let mut limits: Vec<u32> = self
+            .arms
+            .iter()
+            .filter(|arm| arm.us(missions.clone()) <= most)
+            .filter_map(|arm| if let Role::Fixed(limit) = arm.role { Some(limit) } else { None })
+            .collect();
+        limits.sort_unstable();
+        limits
     }
 
     /// The arm of this name.

@@ -57,7 +57,10 @@ const FIXED: [(&str, &[u32], Option<u32>); 4] = [
 /// Fixed arms besides, so that the best of them is known to within one.
 const FIXED_BESIDES: [u32; 2] = [3, 7];
 /// Seeds of Lerp in a static mix.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 5;
+/// What a fixed arm may take more than the best one to be named beside it: where K makes so little
+/// difference, another run of the same arms has another best.
+const AS_GOOD: f64 = 1.02;
 /// Thresholds of Fig. 12: symmetric and biased.
 const THRESHOLDS: [(f64, f64); 4] = [(0.3, 0.7), (0.45, 0.55), (0.2, 0.5), (0.5, 0.8)];
 /// The mean rank that is asked of Lerp; the paper's is 1.2.
@@ -247,13 +250,21 @@ impl Bench<'_> {
 fn asked_of_lerp(contest: &Contest<'_>, what: &str, operations: u64, asked: &mut Vec<Verdict>) -> Result<()> {
     let count = contest.arm("Lerp")?.missions.len();
     let late = count * 3 / 4..count;
-    let (best, limit) = contest.best_fixed(late.clone());
+    // All missions of a fixed arm are alike, and a quarter of them has twice the noise.
+    let (_, limit) = contest.best_fixed(0..count);
+    let near = contest.as_good(0..count, AS_GOOD);
+    let (best, _) = contest.best_fixed(late.clone());
     let lerps: Vec<&Arm> = contest.having(|role| role == Role::Lerp).collect();
     let limits: Vec<u32> = lerps.iter().map(|arm| arm.limits[count - 1]).collect();
     row(
         asked,
         format!("{what}: Lerp's K of level 1 within 1 of the best fixed K after {count} missions"),
-        format!("K = {}; best {limit}", words(&limits)),
+        format!(
+            "K = {}; best {limit} over all missions, at most {:.0} % more: {}",
+            words(&limits),
+            (AS_GOOD - 1.0) * 100.0,
+            words(&near)
+        ),
         limits.iter().all(|of| of.abs_diff(limit) <= 1),
     );
     let ratios: Vec<f64> = lerps.iter().map(|arm| arm.us(late.clone()) / best.us(late.clone())).collect();

@@ -12,7 +12,7 @@
 use super::{Agent, Outcome, Proposal, Set, constants::LerpConstants};
 use crate::{
     cost::{Units, forms::ruskey, units::PAGE_BYTES},
-    learn::{Ddpg, DdpgOptions, Standard, Transition, elementary::ln, total_variation},
+    learn::{Ddpg, DdpgOptions, MixShift, Standard, Transition, elementary::ln},
     sight::{Goal, LevelSight, Window},
 };
 use serde::{Deserialize, Serialize};
@@ -83,8 +83,8 @@ struct Memory {
     found: Vec<u32>,
     /// Whether what was learned has been propagated.
     propagated: bool,
-    /// The mix that is learned for.
-    mix: Option<[f64; 4]>,
+    /// Whether the mix is still the one that is learned for.
+    mix: MixShift,
     missions: u64,
 }
 
@@ -108,7 +108,7 @@ impl Lerp {
             turn: 0,
             found: Vec::new(),
             propagated: false,
-            mix: None,
+            mix: MixShift::new(constants.shift),
             missions: 0,
         };
         let mut lerp = Lerp { constants, units, goal, scheme, seed, memory };
@@ -431,12 +431,9 @@ impl Agent for Lerp {
         if !window.is_judged() {
             return;
         }
-        let shares = window.mix().shares();
-        if self.memory.mix.is_some_and(|mix| total_variation(&mix, &shares) > self.constants.shift) {
+        if self.memory.mix.see(window.mix().shares(), window.operations.total()) {
             self.shift();
-            self.memory.mix = None;
         }
-        self.memory.mix.get_or_insert(shares);
         self.memory.missions += 1;
         for level in window.levels.iter().filter(|level| level.level > 0) {
             let seen = features(window, level);

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     cost::Mix,
-    sight::{Goal, Measure, Objective},
+    learn::Random,
+    sight::{Goal, Measure, Objective, Operations},
 };
 use std::collections::BTreeSet;
 
@@ -62,6 +63,22 @@ fn a_shift_of_the_workload_makes_it_learn_again() {
     world.mix = Mix::new([0.0, 0.96, 0.0, 0.04]).unwrap();
     (0..30).for_each(|_| drop(world.tuned_by(&mut lerp, 20)));
     assert!(lerp.missions() > 900);
+}
+
+#[test]
+fn what_chance_makes_of_the_mix_of_short_missions_is_no_shift() {
+    let mut world = Imagined::new(0.5, false, 6);
+    let mut lerp = lerp(Scheme::Uniform, 6);
+    (0..30).for_each(|_| drop(world.tuned_by(&mut lerp, 20)));
+    assert!(lerp.has_settled());
+    let mut chance = Random::new(6);
+    for mission in 0..2_000 {
+        let mut window = world.mission();
+        let writes = (0..150).filter(|_| chance.unit() < 0.5).count() as u64;
+        window.operations = Operations { found: 150 - writes, writes, ..Operations::default() };
+        lerp.see(&window);
+        assert!(lerp.has_settled(), "mission {mission}: {writes} writes of 150");
+    }
 }
 
 #[test]

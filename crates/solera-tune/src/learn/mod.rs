@@ -32,7 +32,7 @@ pub mod drift;
 pub use bandit::{Bandit, Policy};
 pub use boost::{Boost, Boosted};
 pub use ddpg::{Ddpg, DdpgOptions, Learned};
-pub use drift::{PageHinkley, total_variation};
+pub use drift::{MixShift, PageHinkley, total_variation};
 pub use gauss::Process;
 pub use network::{Adam, Network, Output};
 pub use qtable::{Exploration, QTable};
