@@ -170,13 +170,15 @@ impl Learner {
         setting.and_then(|value| value.number()).unwrap_or_default()
     }
 
-    /// What every level may hold in runs, from level 1 on.
+    /// What every level may hold in runs, from level 1 to the deepest that holds anything: one that
+    /// was just emptied is among them.
     pub(super) fn run_limits(&self) -> Vec<u32> {
         let levels = self.tenant.db().control().observe();
         let levels = levels.keyspace("default").map(|keyspace| keyspace.levels.clone()).unwrap_or_default();
+        let deepest = levels.iter().filter(|level| level.entries > 0).map(|level| level.level).max();
         levels
             .iter()
-            .filter(|level| level.level > 0 && level.entries > 0)
+            .filter(|level| level.level > 0 && Some(level.level) <= deepest)
             .map(|level| level.run_limit)
             .collect()
     }
