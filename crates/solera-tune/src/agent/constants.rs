@@ -119,8 +119,8 @@ pub struct LerpConstants {
     pub settled_spread: f32,
     /// Noise above which nothing counts as found. Ours.
     pub settled_noise: f32,
-    /// Total variation of two mixes from which the workload has shifted, beyond what chance makes of
-    /// so few operations (`learn::MixShift`). Ours: CAMAL's.
+    /// Total variation of two mixes from which the workload has shifted, beyond what chance makes
+    /// of so few operations (`learn::MixShift`). Ours: CAMAL's.
     pub shift: f64,
 }
 
