@@ -17,6 +17,7 @@ use crate::{
     dir::FileName,
     error::{Error, Result},
     ids::{DatabaseId, FileId},
+    memtable::Holdings,
     sync::atomic::{AtomicU64, Ordering},
     table::TableContext,
     values::ValueFiles,
@@ -38,6 +39,8 @@ pub(crate) struct Files {
     pub(super) cache: Arc<Cache>,
     /// Where values lie that are kept apart from their entries.
     pub(crate) values: Arc<ValueFiles>,
+    /// Where the memory of all memtables counts.
+    pub(super) holdings: Arc<Holdings>,
     next: AtomicU64,
 }
 
@@ -53,8 +56,8 @@ impl Files {
     ) -> Self {
         let values = ValueFiles::new(fs.clone(), dir.to_path_buf(), database, direct_reads, wal::FILE_KIND);
         let values = values.with_resident(Box::new(CachedValues::new(cache.clone())));
-        let (values, next) = (Arc::new(values), AtomicU64::new(next));
-        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, next }
+        let (values, holdings, next) = (Arc::new(values), Arc::default(), AtomicU64::new(next));
+        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, holdings, next }
     }
 
     /// A number that no file has had.

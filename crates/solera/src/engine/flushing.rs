@@ -78,9 +78,9 @@ pub(super) struct Flusher<'c> {
 }
 
 impl Flusher<'_> {
-    /// Flushes the sealed `memtables` (newest first) of the claimed tree. If they are small, other
-    /// trees that have as little and that no thread flushes go with it.
-    pub(super) fn flush(&self, claim: &Claim<'_>, memtables: &[Arc<Memtable>]) -> Result<()> {
+    /// Flushes the sealed memtables of the claimed tree. If they are small, other trees that have as
+    /// little and that no thread flushes go with it.
+    pub(super) fn flush(&self, claim: &Claim<'_>) -> Result<()> {
         let mut others = Vec::new();
         if has_little_to_flush(&claim.tree) {
             let trees = self.parts.store.catalog.trees();
@@ -88,7 +88,8 @@ impl Flusher<'_> {
             others = self.parts.work.claim_flushes(small, TOGETHER);
         }
         match others.is_empty() {
-            true => self.alone(&claim.tree, memtables),
+            // Read under the claim: no other thread takes memtables out of the view.
+            true => self.alone(&claim.tree, claim.tree.view().sealed.clone()),
             false => self.together(others.iter().chain([claim])),
         }
     }
@@ -104,7 +105,7 @@ impl Flusher<'_> {
                 let _claim = self.parts.work.claim_flush(tree);
                 let sealed = tree.view().sealed.clone();
                 if !sealed.is_empty()
-                    && let Err(error) = self.alone(tree, &sealed)
+                    && let Err(error) = self.alone(tree, sealed)
                     && !tree.is_dropped()
                 {
                     return Err(error);
@@ -120,7 +121,7 @@ impl Flusher<'_> {
     pub(super) fn flush_locked(&self, claim: &Claim<'_>, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         claim.tree.seal();
         let sealed = claim.tree.view().sealed.clone();
-        if sealed.is_empty() { Ok(()) } else { self.one(&claim.tree, &sealed, |_| sync()) }
+        if sealed.is_empty() { Ok(()) } else { self.one(&claim.tree, sealed, |_| sync()) }
     }
 
     /// Flushes those of `trees` together that have little to flush and that no thread flushes now.
@@ -136,24 +137,24 @@ impl Flusher<'_> {
     }
 
     /// Flushes one tree by itself.
-    fn alone(&self, tree: &Arc<Tree>, memtables: &[Arc<Memtable>]) -> Result<()> {
+    fn alone(&self, tree: &Arc<Tree>, memtables: Vec<Arc<Memtable>>) -> Result<()> {
         self.one(tree, memtables, |last| self.rest.sync_to(last))?;
         self.rest.remove_flushed_logs();
         Ok(())
     }
 
-    /// Writes sealed memtables out as the newest run of level 0. `sync` makes everything durable up
-    /// to their last number.
+    /// Writes sealed memtables, newest first, out as the newest run of level 0. `sync` makes
+    /// everything durable up to their last number.
     fn one(
         &self,
         tree: &Tree,
-        memtables: &[Arc<Memtable>],
+        memtables: Vec<Arc<Memtable>>,
         sync: impl FnOnce(Seqno) -> Result<()>,
     ) -> Result<()> {
         let JobParts { store, .. } = self.parts;
         self.parts.guarded("a flush", tree, || {
-            let written = self.write(tree, memtables, true)?;
-            let last = last_seqno(memtables);
+            let written = self.write(tree, &memtables, true)?;
+            let last = last_seqno(&memtables);
             if let Err(error) = sync(last.unwrap_or(0)) {
                 store.remove_written(&written);
                 return Err(error);

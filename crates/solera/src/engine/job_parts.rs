@@ -83,18 +83,21 @@ impl<'c> JobParts<'c> {
     }
 
     /// As [`Store::install`], and the cache is fitted to what is left. Tables that were `flushed`
-    /// come into it.
+    /// come into it. Their memtables are let go of first: a worker that a busy machine stops here
+    /// holds none.
     pub(super) fn install(
         &self,
         tree: &Tree,
         written: &Written,
-        flushed: &[Arc<Memtable>],
+        flushed: Vec<Arc<Memtable>>,
         edit: impl FnOnce(&Version) -> TreeEdit,
     ) -> Result<()> {
-        self.store.install(tree, written, flushed, None, edit)?;
+        self.store.install(tree, written, &flushed, None, edit)?;
+        let are_flushed = !flushed.is_empty();
+        drop(flushed);
         self.memory.fit_cache(&self.store.catalog);
         self.memory.wrote(written.bytes());
-        if !flushed.is_empty() {
+        if are_flushed {
             warming::flushed(tree, &warming::files(written), &self.memory.cache);
         }
         Ok(())

@@ -52,7 +52,7 @@ impl Core {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
-            parts.install(tree, &outputs, &[], |version| TreeEdit {
+            parts.install(tree, &outputs, Vec::new(), |version| TreeEdit {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
@@ -84,7 +84,7 @@ impl Core {
         };
         let tree = &claim.tree;
         let done = match self.store.poison.check().and_then(|()| match &job {
-            Job::Flush(memtables) => self.flusher().flush(&claim, memtables),
+            Job::Flush => self.flusher().flush(&claim),
             Job::Compact(plan) => self.compact(tree, plan, self.reclaiming.victims()).map(drop),
         }) {
             // There is nothing left to do for a tree that was dropped meanwhile.
@@ -217,13 +217,19 @@ impl Core {
             }
         };
         self.store.leaving.let_all_go();
+        self.memory.after_job();
         taken
     }
 
     /// Slows a writer of `bytes` down when flush and compaction are behind.
     #[inline]
     pub(super) fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
-        self.throttle.admit(tree, bytes, self.reclaiming.delay(bytes), &self.work, || {
+        let mut delay = self.reclaiming.delay(bytes);
+        // Without background threads no flush is under way that would end.
+        if self.options.background_threads > 0 {
+            delay = delay.max(self.memory.delay(bytes, tree));
+        }
+        self.throttle.admit(tree, bytes, delay, &self.work, || {
             let _caller = self.enter()?;
             self.step(false)
         })

@@ -6,7 +6,7 @@
 //! give back what it keeps, under small budgets and after large pieces.
 //!
 //! What must hold: a cache that was fitted, what is lent to it and all that is counted are at most
-//! the budget. But it keeps an eighth, unless less was set. A loan is called in before memtables
+//! the budget. But it keeps an eighth, or a 16th of a scarce one, unless less was set. A loan is called in before memtables
 //! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
 //!
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache;
@@ -23,19 +23,21 @@ use crate::{
     error::{Error, Result},
     filter::BITS_PER_KEY_MAX,
     knob::{Legal, MemoryKnob, Value},
+    memtable::Holdings,
     pool::{self, CHUNK_BYTES, CHUNKS, Share},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    tree::{Tree, View},
+    tree::{Tree, View, stall::longest},
     version::{TableRef, Version},
 };
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
-/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8. Without
-/// it a scan would read each block once per entry.
+/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8, and 1/16
+/// of a scarce one. Without it a scan would read each block once per entry.
 const CACHE_SHARE_MIN: u64 = 8;
+const CACHE_SHARE_MIN_SCARCE: u64 = 16;
 /// Memtables that writers are granted before their data is counted: the active one, one being
 /// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
 /// the system, so it is not given out in the first place.
@@ -44,6 +46,16 @@ const BUFFERS_GRANTED: u64 = 4;
 /// of one, or so many bytes. When half of that is filled the loan is called in. The other half is
 /// for the time in which readers let go of it.
 const KEPT_BACK: (u64, u64) = (4, 4 << 20);
+/// A writer is held once memtables take more than was granted, one part in so many of that, and the
+/// last chunk of each. That counts those that were flushed and that readers hold.
+const CROWDED_PARTS: u64 = 16;
+/// What holds a writer for each KiB where they take half a buffer more: as long as the hardest
+/// backlog does (`tree::stall`). It grows with the square of what they take.
+const CROWDED_DELAY_PER_KIB: Duration = Duration::from_micros(400);
+/// Under a scarce budget a memtable's chunks are at most one part in so many of a write buffer.
+const CHUNK_PARTS_SCARCE: u64 = 8;
+/// And at least so many bytes.
+const CHUNK_BYTES_LEAST: usize = 16 << 10;
 /// While something is lent, or held, the memtables are summed up each time that one part in so many
 /// of a buffer was written.
 const LOOKS: u64 = 16;
@@ -218,6 +230,10 @@ pub(crate) struct Memory {
     pub(crate) cache: Arc<Cache>,
     /// Chunks of memtables that were flushed are kept for the next ones, as far as this goes.
     chunks: Share<1>,
+    /// What memtables take.
+    holdings: Arc<Holdings>,
+    /// From so much on they are too many.
+    crowded_from: AtomicU64,
     /// Bytes that jobs have written since the allocator was last trimmed.
     untrimmed: AtomicU64,
     /// Bytes of write buffers that are lent to the cache.
@@ -253,7 +269,7 @@ impl Needs {
 
 impl Memory {
     /// Nothing is set; `cache` has its size from [`Memory::fit_cache`].
-    pub(super) fn new(budget: Budget, cache: Arc<Cache>, read_only: bool) -> Memory {
+    pub(super) fn new(budget: Budget, cache: Arc<Cache>, holdings: Arc<Holdings>, read_only: bool) -> Memory {
         let split = Split::default();
         let write_buffer_bytes = AtomicU64::new(split.write_buffer_bytes(&budget));
         Memory {
@@ -262,6 +278,8 @@ impl Memory {
             write_buffer_bytes,
             cache,
             chunks: CHUNKS.share(0),
+            holdings,
+            crowded_from: AtomicU64::new(u64::MAX),
             untrimmed: AtomicU64::new(0),
             lent: AtomicU64::new(0),
             is_on_loan: AtomicBool::new(false),
@@ -303,7 +321,39 @@ impl Memory {
     pub(super) fn split_like(&self, split: Split) {
         *self.split.lock() = split;
         self.write_buffer_bytes.store(split.write_buffer_bytes(&self.budget), Ordering::Relaxed);
-        self.chunks.set(usize::try_from(self.memtables_granted()).unwrap_or(usize::MAX));
+        let granted = self.memtables_granted();
+        self.chunks.set(usize::try_from(granted).unwrap_or(usize::MAX));
+        // Of smaller budgets nothing is promised.
+        if self.budget.bytes >= SMALL.start && !self.read_only {
+            if options::is_scarce(self.budget.bytes) {
+                let part = (self.write_buffer_bytes() / CHUNK_PARTS_SCARCE).next_power_of_two();
+                let part = usize::try_from(part).unwrap_or(CHUNK_BYTES);
+                self.holdings.set_chunk_bytes_max(part.clamp(CHUNK_BYTES_LEAST, CHUNK_BYTES));
+            }
+            let ends = BUFFERS_GRANTED * self.holdings.chunk_bytes_max() as u64;
+            self.crowded_from.store(granted + granted / CROWDED_PARTS + ends, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a writer of `bytes` to `tree` is held because memtables take more than they were
+    /// granted. Only while one of the tree's waits for a flush: no writer can do anything about what
+    /// readers hold.
+    #[inline]
+    pub(super) fn delay(&self, bytes: u64, tree: &Tree) -> Duration {
+        let (taken, from) = (self.holdings.bytes() as u64, self.crowded_from.load(Ordering::Relaxed));
+        if taken <= from { Duration::ZERO } else { self.crowded(bytes, taken - from, tree) }
+    }
+
+    #[cold]
+    fn crowded(&self, bytes: u64, over: u64, tree: &Tree) -> Duration {
+        if tree.view().sealed.is_empty() {
+            return Duration::ZERO;
+        }
+        let pressure = over as f64 / (self.write_buffer_bytes() as f64 / 2.0);
+        let kib = (bytes as f64 / 1024.0).max(0.05);
+        let delay = CROWDED_DELAY_PER_KIB.as_secs_f64() * pressure * pressure * kib;
+        let longest = longest(bytes);
+        Duration::from_secs_f64(delay.min(longest.as_secs_f64()))
     }
 
     /// Filter bits for every key of a table that is written now: as many as `wanted`, unless all
@@ -353,7 +403,11 @@ impl Memory {
     /// Bytes that the cache has of its own, where readers hold so many of what was called in.
     fn own_cache(&self, needs: &Needs, held: u64) -> u64 {
         let reserved = needs.memtables.max(self.memtables_granted()) + needs.rest + held;
-        let least = self.budget.bytes / CACHE_SHARE_MIN;
+        let share = match options::is_scarce(self.budget.bytes) {
+            true => CACHE_SHARE_MIN_SCARCE,
+            false => CACHE_SHARE_MIN,
+        };
+        let least = self.budget.bytes / share;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
         let cache = self.cache_most().map_or(left, |most| left.min(most));
         assert!(cache <= least || cache + reserved <= self.budget.bytes, "the accounts add up to the budget");

@@ -271,9 +271,10 @@ fn start(
 ) -> Result<Core> {
     let (opened_unix_ms, opened_ns) = (options.clock.unix_ms(), options.clock.monotonic_ns());
     let cache = Cache::new(0);
-    let memory = Memory::new(Budget::given(&options), cache.clone(), options.read_only);
-    let files =
-        Files::new(options.fs.clone(), dir, database, options.direct_reads, cache, recorded.next_file);
+    let fs = options.fs.clone();
+    let files = Files::new(fs, dir, database, options.direct_reads, cache.clone(), recorded.next_file);
+    let holdings = files.holdings.clone();
+    let memory = Memory::new(Budget::given(&options), cache, holdings, options.read_only);
     let manifest_path = FileName::Manifest(manifest.unwrap_or_default()).in_dir(dir);
     let catalog = recorded.catalog(&options, &memory.budget, &files, &manifest_path)?;
     let work = Work::new();

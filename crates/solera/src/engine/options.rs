@@ -70,13 +70,18 @@ const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
 /// jobs take more than that. Measured: 7.7 MiB are pages of the program and its libraries.
 const SCARCE: Range<u64> = 16 << 20..32 << 20;
 /// What is not counted of them: these bytes, and 3/32 of the budget.
-const UNCOUNTED_SCARCE_BYTES: u64 = 11 << 20;
+const UNCOUNTED_SCARCE_BYTES: u64 = 10 << 20;
 const UNCOUNTED_SCARCE_PARTS: (u64, u64) = (3, 32);
+
+/// Whether the program itself and the buffers of two jobs are the larger part of a budget.
+pub(super) fn is_scarce(budget: u64) -> bool {
+    SCARCE.contains(&budget)
+}
 
 /// What there is to divide of a budget: without what is not counted.
 pub(super) fn divided_bytes(budget: u64) -> u64 {
     let part = |(count, of): (u64, u64)| budget / of * count;
-    let most = match SCARCE.contains(&budget) {
+    let most = match is_scarce(budget) {
         true => UNCOUNTED_SCARCE_BYTES + part(UNCOUNTED_SCARCE_PARTS),
         false => part(UNCOUNTED_PARTS_MAX),
     };

@@ -65,8 +65,8 @@ impl Unopened {
         fs.create_dir_all(Path::new(DIR)).unwrap();
         let cache = Cache::new(0);
         let budget = Budget { bytes: 64 << 20, write_buffer_bytes: WRITE_BUFFER_BYTES };
-        let memory = Memory::new(budget, cache.clone(), false);
-        let files = Files::new(fs.clone(), Path::new(DIR), DatabaseId(1), false, cache, 1);
+        let files = Files::new(fs.clone(), Path::new(DIR), DatabaseId(1), false, cache.clone(), 1);
+        let memory = Memory::new(budget, cache, files.holdings.clone(), false);
         let catalog = Catalog::new(0);
         for (&name, id) in names.iter().zip(0..) {
             let tree = new_tree(&files, &budget, KeyspaceId(id), name, KeyspaceOptions::new());

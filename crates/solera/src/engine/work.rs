@@ -21,7 +21,6 @@ use crate::{
     error::{Error, Result},
     ids::{KeyspaceId, RunId},
     key::KeyRange,
-    memtable::Memtable,
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -148,7 +147,7 @@ impl Drop for Claim<'_> {
 
 /// One unit of background work.
 pub(super) enum Job {
-    Flush(Vec<Arc<Memtable>>),
+    Flush,
     Compact(Plan),
 }
 
@@ -156,7 +155,7 @@ impl Job {
     /// The plan that it carries out, if it is a compaction.
     pub(super) fn plan(&self) -> Option<&Plan> {
         match self {
-            Job::Flush(_) => None,
+            Job::Flush => None,
             Job::Compact(plan) => Some(plan),
         }
     }
@@ -353,8 +352,7 @@ impl Work {
         if let Some(tree) = unclaimed.max_by_key(waiting) {
             state.flushing.insert(tree.id);
             let claim = self.claim(&mut state, tree, Claimed::Flush);
-            // Read under the claim: no other thread takes memtables out of the view.
-            return Some((claim, Job::Flush(tree.view().sealed.clone())));
+            return Some((claim, Job::Flush));
         }
         if flush_only {
             return None;

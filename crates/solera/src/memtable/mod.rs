@@ -18,6 +18,7 @@ mod node;
 mod record;
 mod tree;
 
+pub use arena::Holdings;
 pub use cursor::MemtableCursor;
 
 use crate::{
@@ -63,9 +64,14 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable.
+    /// An empty memtable that counts nowhere.
     pub fn new() -> Arc<Memtable> {
-        let (tree, writer) = Tree::new();
+        Memtable::counted(&Arc::default())
+    }
+
+    /// An empty memtable, whose memory counts in `holdings`.
+    pub fn counted(holdings: &Arc<Holdings>) -> Arc<Memtable> {
+        let (tree, writer) = Tree::new(holdings);
         Arc::new(Memtable {
             tree,
             bytes: AtomicUsize::new(writer.bytes()),

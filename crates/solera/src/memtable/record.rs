@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_version_is_near_every_newer_one() {
-        let arena = Arena::pinned();
+        let arena = Arena::pinned(&std::sync::Arc::default());
         // SAFETY: the pin comes from `Arena::pinned`.
         let mut bump = unsafe { Bump::new(arena.clone(), RECORD_ALIGN, 256) };
         let count: u64 = if cfg!(miri) { 40 } else { 3000 };

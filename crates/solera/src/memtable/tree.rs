@@ -12,7 +12,7 @@
 //! Callers: `memtable::mod` inserts and looks up; `memtable::cursor` walks.
 
 use super::{
-    arena::{Arena, Bump},
+    arena::{Arena, Bump, Holdings},
     node::{Inner, Leaf, Link, Order, Position, SLOTS, Slot, choose_skip},
     record::{RECORD_ALIGN, Record},
 };
@@ -22,7 +22,7 @@ use crate::{
     pin::Pin,
     sync::atomic::{AtomicPtr, Ordering},
 };
-use std::ptr::NonNull;
+use std::{ptr::NonNull, sync::Arc};
 
 /// How many of the sixteen keys of a split node go left.
 const SPLIT_EVEN: usize = 8;
@@ -132,8 +132,8 @@ enum Way<'k> {
 
 impl Tree {
     /// An empty tree, which has no node yet, and its only writer.
-    pub(super) fn new() -> (Self, Writer) {
-        let arena = Arena::pinned();
+    pub(super) fn new(holdings: &Arc<Holdings>) -> (Self, Writer) {
+        let arena = Arena::pinned(holdings);
         // SAFETY: the pin comes from `Arena::pinned`.
         let bump = |align, first| unsafe { Bump::new(arena.clone(), align, first) };
         let records = bump(RECORD_ALIGN, RECORDS_FIRST_BYTES);

@@ -399,6 +399,7 @@ impl TableWriter {
         self.payload.clear();
         self.block.finish(&self.note, &mut self.payload);
         let (offset, before) = (self.offset(), self.buffer.len());
+        self.make_room();
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
         // What a large value took must not stay around for the rest of the table.
         self.payload.clear();
@@ -428,6 +429,15 @@ impl TableWriter {
         let beyond = begin.len() + longest + LAST_KEY_BYTES;
         let last_keys = self.block.last_keys(KEPT_MAX).map(|key| &key[..key.len().min(beyond)]);
         self.last_keys.push_behind(begin, tail, last_keys);
+    }
+
+    /// Room for the payload in a buffer that is nearly full, which would double for it: what a block
+    /// takes at most before it is compressed is a little more than itself.
+    fn make_room(&mut self) {
+        let most = self.payload.len() + self.payload.len() / 64 + 1024;
+        if self.buffer.len() >= WRITE_BYTES / 2 {
+            self.buffer.reserve_exact(most);
+        }
     }
 
     fn seal_section(&mut self, payload: &[u8]) -> Result<()> {

@@ -36,7 +36,7 @@ use crate::{
     filter::Filters,
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::KeyRange,
-    memtable::Memtable,
+    memtable::{Holdings, Memtable},
     merge::visible::{Backward, Forward, gaps::Gaps},
     operator::MergeOperator,
     sync::{
@@ -179,6 +179,8 @@ pub struct Tree {
     pub heat: Heat,
     /// How far walks have lately gone that had to wait for values.
     pub lengths: Lengths,
+    /// Where the memory of its memtables counts.
+    holdings: Arc<Holdings>,
     operator: OnceLock<Arc<dyn MergeOperator>>,
     /// Stands in for an operator that is recorded and was not given when the database was opened.
     not_given: Option<Arc<dyn MergeOperator>>,
@@ -217,6 +219,7 @@ impl Tree {
         operator: Option<Arc<dyn MergeOperator>>,
         context: Arc<TableContext>,
         values: Arc<ValueFiles>,
+        holdings: Arc<Holdings>,
         version: Version,
     ) -> Self {
         let separate_from = AtomicU64::new(given.bytes_separated());
@@ -226,7 +229,7 @@ impl Tree {
             operator => (operator, None),
         };
         let view = View {
-            active: Memtable::new(),
+            active: Memtable::counted(&holdings),
             sealed: Vec::new(),
             version: Arc::new(version),
             settings: given.clone(),
@@ -237,6 +240,7 @@ impl Tree {
             given,
             context,
             values,
+            holdings,
             heat: Heat::default(),
             lengths: Lengths::default(),
             operator: operator.map_or_else(OnceLock::new, OnceLock::from),
@@ -384,7 +388,7 @@ impl Tree {
         }
         self.gaps.forget_unused();
         self.change(|view| View {
-            active: Memtable::new(),
+            active: Memtable::counted(&self.holdings),
             sealed: std::iter::once(&view.active).chain(&view.sealed).cloned().collect(),
             version: view.version.clone(),
             settings: view.settings.clone(),
@@ -395,7 +399,7 @@ impl Tree {
     /// Puts an empty memtable in the place of all. For recovery, before any read.
     pub fn empty_memtables(&self) {
         self.change(|view| View {
-            active: Memtable::new(),
+            active: Memtable::counted(&self.holdings),
             sealed: Vec::new(),
             version: view.version.clone(),
             settings: view.settings.clone(),

@@ -27,7 +27,7 @@ fn sealed(names: &[&str]) -> (Unopened, Vec<Arc<Tree>>) {
 
 fn flush(engine: &Unopened, tree: &Arc<Tree>) -> Result<()> {
     let claim = engine.work.claim_flush(tree);
-    engine.flusher().flush(&claim, &tree.view().sealed.clone())
+    engine.flusher().flush(&claim)
 }
 
 #[test]
