@@ -400,7 +400,8 @@ impl BlockBuilder {
         let plan = self.plan(&extent);
         let skip = extent.skip;
         let start = out.len();
-        out.reserve(plan.payload_bytes as usize);
+        // With the note, or the footer behind it would double what a large value takes.
+        out.reserve(plan.payload_bytes as usize + note.len());
 
         let mut heads = std::mem::take(&mut self.heads);
         heads.clear();

@@ -224,12 +224,13 @@ impl Core {
     /// Slows a writer of `bytes` down when flush and compaction are behind.
     #[inline]
     pub(super) fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
-        let mut delay = self.reclaiming.delay(bytes);
+        let crowded = || self.memory.delay(bytes, tree);
+        let delay = crowded();
         // Without background threads no flush is under way that would end.
-        if self.options.background_threads > 0 {
-            delay = delay.max(self.memory.delay(bytes, tree));
+        if !delay.is_zero() && self.options.background_threads > 0 {
+            self.throttle.await_flush(tree, delay, &self.work, || !crowded().is_zero())?;
         }
-        self.throttle.admit(tree, bytes, delay, &self.work, || {
+        self.throttle.admit(tree, bytes, self.reclaiming.delay(bytes), &self.work, || {
             let _caller = self.enter()?;
             self.step(false)
         })

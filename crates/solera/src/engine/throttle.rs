@@ -120,6 +120,22 @@ impl Throttle {
         }
     }
 
+    /// Holds a writer while memtables are too many, until a flush has ended, at most for so long.
+    #[cold]
+    pub(super) fn await_flush(
+        &self,
+        tree: &Tree,
+        at_most: Duration,
+        work: &Work,
+        are_too_many: impl Fn() -> bool,
+    ) -> Result<()> {
+        let start = self.clock.monotonic_ns();
+        let elapsed = || Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(start));
+        let held = work.hold_writer(tree, are_too_many, at_most, elapsed);
+        tree.context.stats.stalled(elapsed().as_micros() as u64);
+        held
+    }
+
     #[cold]
     fn hold(
         &self,

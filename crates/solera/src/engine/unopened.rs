@@ -56,6 +56,8 @@ pub(super) struct Unopened {
     failing: Mutex<Option<&'static str>>,
     /// What a writer does while the log is synced next.
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What memtables took when logs were last to be removed.
+    pub(super) held: Mutex<usize>,
 }
 
 impl Unopened {
@@ -85,6 +87,7 @@ impl Unopened {
             asked: Mutex::default(),
             failing: Mutex::default(),
             meanwhile: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
@@ -162,6 +165,7 @@ impl flushing::Environment for Unopened {
     }
 
     fn remove_flushed_logs(&self) {
+        *self.held.lock() = self.store.files.holdings.bytes();
         self.ask("remove logs", "").unwrap();
     }
 

@@ -377,13 +377,18 @@ impl Ahead {
         if !self.misses.are_steady() && !self.numbers.contains(&number) {
             return table.load(level, number, LevelCounter::ScanBlocksRead);
         }
-        let has_it = self.numbers.contains(&number) || {
-            let piece_bytes = self.misses.piece_bytes;
-            let most = CACHED_AHEAD_BYTES_MAX.min(table.slots.ahead_bytes_max());
-            self.misses.piece_bytes = (2 * piece_bytes).min(CACHED_AHEAD_BYTES_MAX);
-            // What is wrong behind the block is nothing to this one.
-            self.fill(table, number, piece_bytes.min(most)).is_ok()
-        };
+        let place = table.handles.range(number);
+        // The buffer stays as long as the cursor: a block that is larger than it should be is read
+        // by itself.
+        let fits = place.end - place.start <= CACHED_AHEAD_BYTES_MAX;
+        let has_it = self.numbers.contains(&number)
+            || fits && {
+                let piece_bytes = self.misses.piece_bytes;
+                let most = CACHED_AHEAD_BYTES_MAX.min(table.slots.ahead_bytes_max());
+                self.misses.piece_bytes = (2 * piece_bytes).min(CACHED_AHEAD_BYTES_MAX);
+                // What is wrong behind the block is nothing to this one.
+                self.fill(table, number, piece_bytes.min(most)).is_ok()
+            };
         let block = if has_it { self.take(table, number)? } else { table.read(number)? };
         table.note_read(level, &block, LevelCounter::ScanBlocksRead);
         match table.is_direct {

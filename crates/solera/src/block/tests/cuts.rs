@@ -255,3 +255,15 @@ fn a_line_that_cannot_be_used_is_ignored() {
         assert_eq!(block.find(&entry.key), i);
     }
 }
+
+/// Symptom: a value of 8 MiB took 24 MiB on its way into a table. Cause: the room for its block
+/// left out the note, so the footer made the buffer double. Cure: the note is counted.
+#[test]
+fn a_block_of_one_large_value_makes_no_room_for_two() {
+    let mut builder = BlockBuilder::new(4096, LastMile::Halving, 0);
+    let large = entry("key", 7, &[3; 100_000]);
+    assert!(builder.try_add(&large.key, large.seqno, large.kind, &large.value));
+    let mut payload = Vec::new();
+    builder.finish(NOTE, &mut payload);
+    assert!(payload.capacity() < payload.len() + 4096, "{} for {}", payload.capacity(), payload.len());
+}
