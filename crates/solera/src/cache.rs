@@ -24,7 +24,7 @@ use crate::{
     pin::{Pin, PinHeader},
     pool::{BLOCK_CLASSES, BLOCKS, Loan, Settled, Share},
     prefetch::prefetch,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 use crossbeam_epoch::{self as epoch, Guard};
 use lent::Lent;
@@ -44,6 +44,8 @@ use std::{
 const IN_PASSING_BYTES: usize = 1 << 20;
 /// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
+/// All of it where memory is scarce: 1/4.
+const IN_PASSING_SHARE_SCARCE: usize = 4;
 
 /// What an empty slot holds if its block has come to a reader in passing: no address of a header,
 /// which is aligned.
@@ -61,11 +63,6 @@ const AHEAD_SHARE: usize = 128;
 /// Memory beside a cache of this capacity.
 fn in_passing(capacity_bytes: usize) -> usize {
     (capacity_bytes / IN_PASSING_SHARE).saturating_add(IN_PASSING_BYTES)
-}
-
-/// Memory for a cache of this capacity.
-fn memory_for(capacity_bytes: usize) -> usize {
-    capacity_bytes.saturating_add(in_passing(capacity_bytes))
 }
 
 /// Where a block lies.
@@ -90,6 +87,8 @@ pub struct Cache {
     /// Weight of what has left its own memory and is not released yet. It gets to nothing else, and
     /// is counted whenever garbage is collected, even where no scheduler knows of the thread.
     leaving: Arc<atomic::AtomicUsize>,
+    /// The budget is so small that what is beside the cache counts too.
+    is_scarce: AtomicBool,
     /// Full slots, by [`Ground`].
     rings: [Ring; 2],
 }
@@ -99,9 +98,10 @@ impl Cache {
     pub fn new(capacity_bytes: usize) -> Arc<Self> {
         Arc::new(Cache {
             capacity: AtomicUsize::new(capacity_bytes),
-            memory: BLOCKS.share(memory_for(capacity_bytes)),
+            memory: BLOCKS.share(capacity_bytes.saturating_add(in_passing(capacity_bytes))),
             lent: Lent::default(),
             leaving: Arc::default(),
+            is_scarce: AtomicBool::new(false),
             rings: GROUNDS.map(Ring::new),
         })
     }
@@ -120,7 +120,7 @@ impl Cache {
     pub fn set_capacity(&self, capacity_bytes: usize) {
         self.capacity.store(capacity_bytes, Ordering::Relaxed);
         self.make_room(None);
-        self.memory.set(memory_for(capacity_bytes));
+        self.memory.set(self.memory_for(capacity_bytes));
     }
 
     /// Weight of what is cached, in bytes.
@@ -130,6 +130,25 @@ impl Cache {
 
     fn own(&self) -> &Ring {
         &self.rings[Ground::Own as usize]
+    }
+
+    /// Keeps as little as it can beside what it holds, from now on.
+    pub fn set_scarce(&self) {
+        self.is_scarce.store(true, Ordering::Relaxed);
+        self.memory.set(self.memory_for(self.own_capacity()));
+    }
+
+    /// Memory beside a cache of this capacity.
+    fn in_passing(&self, capacity_bytes: usize) -> usize {
+        match self.is_scarce.load(Ordering::Relaxed) {
+            true => capacity_bytes / IN_PASSING_SHARE_SCARCE,
+            false => in_passing(capacity_bytes),
+        }
+    }
+
+    /// Memory for a cache of this capacity.
+    fn memory_for(&self, capacity_bytes: usize) -> usize {
+        capacity_bytes.saturating_add(self.in_passing(capacity_bytes))
     }
 
     /// Whether so many bytes more fit the budget, so that nothing has to go for them.
@@ -160,7 +179,7 @@ impl Cache {
         });
         // A thread that stops here may never hand its garbage over: less than half of what may wait
         // must be what such threads keep.
-        if flush || before + weight > in_passing(self.own_capacity()) / 2 {
+        if flush || before + weight > self.in_passing(self.own_capacity()) / 2 {
             guard.flush();
         }
     }
@@ -169,7 +188,7 @@ impl Cache {
     /// left and are not released.
     fn has_room(&self, weight: usize) -> bool {
         let held = self.own().used.load(Ordering::Relaxed) + self.leaving.load(Ordering::Relaxed);
-        held.saturating_add(weight) <= memory_for(self.own_capacity())
+        held.saturating_add(weight) <= self.memory_for(self.own_capacity())
     }
 }
 
@@ -325,6 +344,12 @@ impl Slots {
     /// Most bytes that one walk may read ahead of its need: a small part of the cache's.
     pub fn ahead_bytes_max(&self) -> u64 {
         (self.cache.own_capacity() / AHEAD_SHARE) as u64
+    }
+
+    /// What a walk that leaves the cache alone reads at once at least, of `bytes`: half of that
+    /// where memory is scarce, for a merge has many of them.
+    pub fn ahead_bytes_min(&self, bytes: u64) -> u64 {
+        if self.cache.is_scarce.load(Ordering::Relaxed) { bytes / 2 } else { bytes }
     }
 
     /// Weight of what lies in them.

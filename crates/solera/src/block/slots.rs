@@ -96,6 +96,11 @@ impl BlockSlots {
     pub fn ahead_bytes_max(&self) -> u64 {
         self.0.ahead_bytes_max()
     }
+
+    /// As [`cache::Slots::ahead_bytes_min`](crate::cache::Slots::ahead_bytes_min).
+    pub fn ahead_bytes_min(&self, bytes: u64) -> u64 {
+        self.0.ahead_bytes_min(bytes)
+    }
 }
 
 /// The pin of a copy of `block` in lent memory, if there is some.

@@ -78,8 +78,8 @@ pub(super) struct Flusher<'c> {
 }
 
 impl Flusher<'_> {
-    /// Flushes the sealed memtables of the claimed tree. If they are small, other trees that have as
-    /// little and that no thread flushes go with it.
+    /// Flushes the sealed memtables of the claimed tree. If they are small, other trees that have
+    /// as little and that no thread flushes go with it.
     pub(super) fn flush(&self, claim: &Claim<'_>) -> Result<()> {
         let mut others = Vec::new();
         if has_little_to_flush(&claim.tree) {

@@ -2,13 +2,12 @@
 //!
 //! `Split` says how much each may take, in percent of the divided memory: the budget without what
 //! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters` (for tables to
-//! come), and `fit_cache`. `lend` gives the cache idle write buffers. `after_job` has the allocator
-//! give back what it keeps, under small budgets and after large pieces.
+//! come), and `fit_cache`. `lend` gives the cache idle write buffers. `delay` holds writers while
+//! memtables take too much. `after_job` has the allocator give back what it keeps.
 //!
 //! What must hold: a cache that was fitted, what is lent to it and all that is counted are at most
-//! the budget. But it keeps an eighth, or a 16th of a scarce one, unless less was set. A loan is called in before memtables
-//! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
-//!
+//! the budget. But it keeps an eighth (a 16th of a scarce one), unless less was set. A loan is
+//! called in before memtables need it. `validate` allows what was set under a larger budget.
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache;
 //! `lending` lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters;
 //! `assignments` and `control` use a `Split`.
@@ -326,6 +325,7 @@ impl Memory {
         // Of smaller budgets nothing is promised.
         if self.budget.bytes >= SMALL.start && !self.read_only {
             if options::is_scarce(self.budget.bytes) {
+                self.cache.set_scarce();
                 let part = (self.write_buffer_bytes() / CHUNK_PARTS_SCARCE).next_power_of_two();
                 let part = usize::try_from(part).unwrap_or(CHUNK_BYTES);
                 self.holdings.set_chunk_bytes_max(part.clamp(CHUNK_BYTES_LEAST, CHUNK_BYTES));
@@ -335,9 +335,9 @@ impl Memory {
         }
     }
 
-    /// How long a writer of `bytes` to `tree` is held because memtables take more than they were
-    /// granted. Only while one of the tree's waits for a flush: no writer can do anything about what
-    /// readers hold.
+    /// How long a writer of `bytes` to `tree` is held at most because memtables take more than was
+    /// granted. Only while one of the tree's waits for a flush: what readers hold, no writer can
+    /// change.
     #[inline]
     pub(super) fn delay(&self, bytes: u64, tree: &Tree) -> Duration {
         let (taken, from) = (self.holdings.bytes() as u64, self.crowded_from.load(Ordering::Relaxed));

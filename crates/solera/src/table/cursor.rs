@@ -358,7 +358,8 @@ impl Ahead {
     fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
         if !self.numbers.contains(&number) {
             let forward = number == self.numbers.end || self.numbers.is_empty();
-            let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(READ_AHEAD_BYTES_MIN));
+            let least = table.slots.ahead_bytes_min(READ_AHEAD_BYTES_MIN);
+            let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(least));
             let piece_bytes = if forward { most } else { 0 };
             let place = table.handles.range(number);
             if place.end - place.start > READ_AHEAD_BYTES {

@@ -431,12 +431,13 @@ impl TableWriter {
         self.last_keys.push_behind(begin, tail, last_keys);
     }
 
-    /// Room for the payload in a buffer that is nearly full, which would double for it: what a block
-    /// takes at most before it is compressed is a little more than itself.
+    /// Room for what is still collected and for the payload, in a buffer that would double for it.
+    /// While it is compressed a block takes a little more than itself.
     fn make_room(&mut self) {
         let most = self.payload.len() + self.payload.len() / 64 + 1024;
-        if self.buffer.len() >= WRITE_BYTES / 2 {
-            self.buffer.reserve_exact(most);
+        let left = WRITE_BYTES.saturating_sub(self.buffer.len());
+        if left < WRITE_BYTES / 2 && self.buffer.capacity() - self.buffer.len() < left + most {
+            self.buffer.reserve_exact(left + most);
         }
     }
 
