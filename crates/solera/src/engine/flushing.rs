@@ -87,11 +87,13 @@ impl Flusher<'_> {
             let small = trees.iter().filter(|tree| tree.id != claim.tree.id && has_little_to_flush(tree));
             others = self.parts.work.claim_flushes(small, TOGETHER);
         }
-        match others.is_empty() {
-            // Read under the claim: no other thread takes memtables out of the view.
-            true => self.alone(&claim.tree, claim.tree.view().sealed.clone()),
-            false => self.together(others.iter().chain([claim])),
+        if !others.is_empty() {
+            return self.together(others.iter().chain([claim]));
         }
+        // Read under the claim: no other thread takes memtables out of the view. The view is let go
+        // of here, or it would keep them.
+        let memtables = claim.tree.view().sealed.clone();
+        self.alone(&claim.tree, memtables)
     }
 
     /// Flushes `trees` completely, as they are now.
