@@ -653,3 +653,43 @@ fn close_is_refused_within_a_call_that_it_would_wait_for() {
     db.close().unwrap();
     assert_eq!(opened(dir.path()).get("more").unwrap().unwrap(), "here");
 }
+
+/// Symptom: a second `close` returned while a first one waited, and the directory was locked.
+/// Cause: it only asked whether a close had begun. Cure: it waits for the first.
+#[test]
+fn who_closes_second_returns_when_the_directory_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let (begun, ready) = std::sync::mpsc::channel();
+    let (goes_on, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let loads = db.clone();
+        scope.spawn(move || {
+            let entries = (0..3u8).map(|n| {
+                if n == 1 {
+                    begun.send(()).unwrap();
+                    waits.recv().unwrap();
+                }
+                ([n], "v")
+            });
+            let _ = loads.ingest(entries);
+        });
+        ready.recv().unwrap();
+        let first = db.clone();
+        let first = scope.spawn(move || first.close());
+        while !matches!(db.put("k", "v"), Err(Error::Closed)) {
+            std::thread::yield_now();
+        }
+        let second = db.clone();
+        let second = scope.spawn(move || {
+            second.close().unwrap();
+            opened(dir.path())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let is_early = second.is_finished();
+        goes_on.send(()).unwrap();
+        first.join().unwrap().unwrap();
+        assert!(second.join().is_ok_and(|again| again.put("k", "v").is_ok()));
+        assert!(!is_early, "the first had not come to its end");
+    });
+}

@@ -279,8 +279,8 @@ impl Db {
     /// threads that flush, merge or load, makes the log and the time that expiry has come to
     /// durable, and lets go of the directory: it may be opened again, here or elsewhere, though
     /// handles, iterators, batches and snapshots are still alive. What is asked of them later fails
-    /// with [`Error::Closed`]; what they returned stays. Dropping the last handle does the same but
-    /// cannot report a failure.
+    /// with [`Error::Closed`]; what they returned stays. A second call waits for the first and
+    /// returns the same. Dropping the last handle does the same but cannot report a failure.
     ///
     /// # Errors
     /// [`Error::Io`] if the log or the manifest cannot be synced, or of kind

@@ -6,8 +6,8 @@
 //!
 //! What must hold: the last handle closes. `close` stops the workers, waits for users' threads
 //! inside, makes the log durable and records the time. Then it gives the directory up, also when
-//! one of these failed. `create_keyspace` gives a keyspace that exists as it is; the default one
-//! cannot be dropped.
+//! one of these failed. Whoever closes besides returns after that. `create_keyspace` gives a
+//! keyspace that exists as it is; the default one cannot be dropped.
 //!
 //! Callers: `db`, whose objects hold one, and `control` (changes, observations, recordings).
 
@@ -35,14 +35,22 @@ use crate::{
 use std::{
     path::Path,
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread::{self, JoinHandle, ThreadId},
 };
 
 /// Keeps the database open as long as a handle, keyspace, snapshot or iterator is alive; the last
 /// one closes it.
 pub(crate) struct Handle {
     core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Vec<ThreadId>,
+    /// Held while the database is closed.
+    ending: Mutex<Ending>,
+}
+
+/// The workers to wait for, until the database is closed; what came of that afterwards.
+enum Ending {
+    Awaited(Vec<JoinHandle<()>>),
+    Ended(Result<()>),
 }
 
 impl std::ops::Deref for Handle {
@@ -64,31 +72,37 @@ impl Handle {
     pub(crate) fn open(options: Options, dir: &Path) -> Result<Handle> {
         let core = Arc::new(open::open(options, dir)?);
         let threads = workers::spawn(&core)?;
-        Ok(Handle { core, threads: Mutex::new(threads) })
+        let workers = threads.iter().map(|thread| thread.thread().id()).collect();
+        Ok(Handle { core, workers, ending: Mutex::new(Ending::Awaited(threads)) })
     }
 
     /// Stops the workers, waits for users' threads that do their work, makes the log durable and
-    /// records the time. Then it gives up the directory, whatever failed before. Later calls do
-    /// nothing.
+    /// records the time. Then it gives up the directory, whatever failed before. Further calls wait
+    /// for the first one, and return the same.
     ///
     /// # Errors
     /// [`Error::Invalid`] on a thread that does the database's work now, which would wait for
     /// itself: nothing is closed then.
     pub(crate) fn close(&self) -> Result<()> {
         let this = thread::current().id();
-        if self.callers.is_inside() || self.threads.lock().iter().any(|thread| thread.thread().id() == this) {
+        if self.callers.is_inside() || self.workers.contains(&this) {
             return Err(Error::Invalid(
                 "close was called from within a call that it waits for, such as by the entries of an ingest or by a \
                  merge operator; call it outside"
                     .into(),
             ));
         }
-        if self.core.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
+        let mut ending = self.ending.lock();
+        // A close that panics is not begun again.
+        let threads = match std::mem::replace(&mut *ending, Ending::Ended(Err(Error::Closed))) {
+            Ending::Awaited(threads) => threads,
+            Ending::Ended(outcome) => {
+                *ending = Ending::Ended(outcome.clone());
+                return outcome;
+            }
+        };
+        self.core.closed.store(true, Ordering::Release);
         self.core.work.stop();
-        // Not under their lock: a worker may ask whether it is one of them.
-        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A worker that panicked has poisoned the database already.
             let _ = thread.join();
@@ -97,6 +111,7 @@ impl Handle {
         self.store.leaving.let_all_go();
         let ended = if self.core.options.read_only { Ok(()) } else { self.end() };
         self.let_go();
+        *ending = Ending::Ended(ended.clone());
         ended
     }
 
