@@ -693,3 +693,29 @@ fn who_closes_second_returns_when_the_directory_is_free() {
         assert!(!is_early, "the first had not come to its end");
     });
 }
+
+/// Symptom: an iterator over a keyspace that was dropped went on after `close`, in files of a
+/// directory that others had. Cause: it asked its keyspace alone, and `close` marks those that are
+/// there. Cure: once its keyspace is gone it asks the database.
+#[test]
+fn an_iterator_of_a_dropped_keyspace_is_told_that_the_database_was_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let keyspace = db.keyspace("k").unwrap();
+    for n in 0..500u32 {
+        keyspace.put(n.to_be_bytes(), [1; 50]).unwrap();
+    }
+    keyspace.flush().unwrap();
+    let (mut fresh, mut begun, mut keys) = (keyspace.iter(), keyspace.iter(), keyspace.iter().keys());
+    begun.next().unwrap().unwrap();
+    keys.next_back().unwrap().unwrap();
+    db.drop_keyspace("k").unwrap();
+    begun.next().unwrap().expect("who walks over it still does");
+    db.close().unwrap();
+    fn closed<T>(result: Result<T, Error>) -> bool {
+        matches!(result, Err(Error::Closed))
+    }
+    assert!(closed(fresh.next().unwrap()) && fresh.next().is_none() && closed(fresh.seek("a")));
+    assert!(closed(begun.next().unwrap()) && begun.next_back().is_none());
+    assert!(closed(keys.next_back().unwrap()));
+}

@@ -314,7 +314,7 @@ impl Iter {
         self.last = Last::Neither;
         self.front_yielded = false;
         self.front_failed = true;
-        if self.keyspace.tree().is_closed() {
+        if self.keyspace.is_closed() {
             self.front = None;
             return Err(Error::Closed);
         }
@@ -429,7 +429,7 @@ impl Iter {
     #[inline]
     fn advance_beside(&mut self) -> bool {
         // The front has moved last and has not failed. Lent entries lie in the whole range.
-        if self.last != Last::Front || self.back_was_placed || self.keyspace.tree().is_closed() {
+        if self.last != Last::Front || self.back_was_placed || self.keyspace.is_closed() {
             return false;
         }
         let is_moved = self.front.as_mut().is_some_and(|front| front.next_lent());
@@ -445,7 +445,7 @@ impl Iter {
         if self.front_failed || self.back_failed {
             return Ok(false);
         }
-        if self.keyspace.tree().is_closed() {
+        if self.keyspace.is_closed() {
             self.front_failed = true;
             return Err(Error::Closed);
         }
@@ -489,7 +489,7 @@ impl Iter {
             return Ok(false);
         }
         self.back_failed = true;
-        if self.keyspace.tree().is_closed() {
+        if self.keyspace.is_closed() {
             return Err(Error::Closed);
         }
         let is_empty = self.range().is_empty();

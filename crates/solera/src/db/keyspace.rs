@@ -28,6 +28,7 @@ use crate::{
     pin::Slice,
     sight::{self, Reader},
     stats::{Counter, Latency, SAMPLE_PERIOD, Sampled},
+    sync::atomic::Ordering,
     tree::{Outcome, Tree, View},
     values::{self, Pointer, ReadAhead},
 };
@@ -130,6 +131,12 @@ impl Keyspace {
     #[inline]
     pub(super) fn live(&self) -> Result<()> {
         if self.tree.is_gone() { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Whether the database was closed, also of a keyspace that was dropped before.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.tree.is_gone() && (self.tree.is_closed() || self.handle.closed.load(Ordering::Acquire))
     }
 
     /// Why nothing can be asked of the keyspace any more.
