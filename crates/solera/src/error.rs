@@ -127,10 +127,27 @@ impl Error {
         }
     }
 
+    /// What failed a read: a file whose device refuses it, or that another release wrote, cannot be
+    /// read any more than a damaged one, and is told like that. A shortage of memory or of handles
+    /// passes, so it stays what it is.
+    pub(crate) fn of_read(self) -> Self {
+        let file = match &self {
+            Error::Io { path, source, .. } if !is_shortage(source) => path,
+            Error::OlderFormat { file } | Error::NewerFormat { file, .. } => file,
+            _ => return self,
+        };
+        Error::corrupt(file, 0, self.to_string())
+    }
+
     /// Whether the same call may succeed when simply tried again: a transaction conflict.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Conflict)
     }
+}
+
+/// Whether the system lacked memory or handles: ENOMEM, ENFILE, EMFILE.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(12 | 23 | 24)) || error.kind() == io::ErrorKind::OutOfMemory
 }
 
 impl fmt::Display for Error {

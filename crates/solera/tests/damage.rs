@@ -2,7 +2,8 @@
 //!
 //! A damaged block stops only what needs it. Newer versions of its keys are read, puts go on,
 //! compactions go around it, and level 0 does not fill up. A walk or `compact_range` over it
-//! fails; `stats` and `verify` name its file and offset.
+//! fails; `stats` and `verify` name its file and offset. A table that its device refuses to read is
+//! gone around in the same way.
 //!
 //! Damage is remembered in memory alone. Once the bytes are restored and the database is opened
 //! again, the table is read and compacted as any other.
@@ -10,7 +11,11 @@
 use solera::{
     Db, Error, Options, Shape,
     control::{Change, knob},
-    vfs::mem::MemFs,
+    vfs::{
+        Fs,
+        fault::{Call, Effect, Fault, FaultFs},
+        mem::MemFs,
+    },
 };
 use std::{
     path::{Path, PathBuf},
@@ -21,9 +26,13 @@ const DIR: &str = "/db";
 const KEYS: u32 = 4000;
 
 fn open(fs: &MemFs) -> Db {
+    open_on(Arc::new(fs.clone()))
+}
+
+fn open_on(fs: Arc<dyn Fs>) -> Db {
     let shape = Shape { table_bytes: 16 << 10, ..Shape::default() };
     let options = Options::new().memory(4 << 20).write_buffer(16 << 10).shape(shape).background_threads(0);
-    let db = options.fs(Arc::new(fs.clone())).seed(1).open(DIR).unwrap();
+    let db = options.fs(fs).seed(1).open(DIR).unwrap();
     let soon = Change::new("test", "level 0 is merged soon, read or not").set(&knob::LEVEL0_PATIENCE, 9u32);
     db.control().apply(soon).unwrap();
     db
@@ -98,6 +107,35 @@ fn a_damaged_block_stops_only_what_needs_it() {
         assert_eq!(db.iter().filter(Result::is_err).count(), 1, "a walk over the damage fails");
         assert!(matches!(db.compact_range(..), Err(Error::Corrupt { .. })));
     }
+}
+
+/// Symptom: a table that its device refused to read was to be merged again and again. Level 0
+/// filled up and every put failed. Cause: only damage was gone around. Cure: this is, too.
+#[test]
+fn a_table_that_its_device_refuses_to_read_stops_only_what_needs_it() {
+    let memory = MemFs::new();
+    let db = open(&memory);
+    (0..KEYS).for_each(|n| db.put(key(n), value(n, 0)).unwrap());
+    db.compact_range(..).unwrap();
+    db.close().unwrap();
+    let all = tables(&memory);
+    let refused = &all[all.len() / 2];
+    let fs = FaultFs::new(Arc::new(memory.clone()));
+    let db = open_on(Arc::new(fs.clone()));
+    // EIO has this number on every Unix.
+    let fault = Fault::sticky(Call::Read, 0, Effect::FailOs(5));
+    fs.inject(fault.on(refused.file_name().unwrap().to_str().unwrap()));
+    for round in 1..12 {
+        for n in 0..KEYS {
+            db.put(key(n * 1237 % KEYS), value(n, round)).unwrap();
+        }
+        let level0_runs = db.stats().keyspaces[0].levels[0].runs.len();
+        assert!(level0_runs < 17, "{level0_runs} runs in level 0 in round {round}");
+    }
+    db.wait_idle().unwrap();
+    let damaged = &db.stats().keyspaces[0].damaged;
+    assert!(damaged.len() == 1 && &damaged[0].file == refused, "{damaged:?}");
+    assert!(damaged[0].what.contains("cannot read"), "{damaged:?}");
 }
 
 /// Bytes restored from elsewhere are read again, and the mark goes with the table.

@@ -1,8 +1,8 @@
 //! Which tables of a tree could not be read: `Damage`, by file, with the error of each.
 //!
-//! `note` takes a failed plan and its error. If that is `Error::Corrupt` and names a table of the
-//! plan, the table is noted. `forget_replaced` drops tables that the version does not have any
-//! more. `has` and `touches` ask for one table and for a run.
+//! `note` takes a failed plan and its error. If that says that a table of the plan cannot be read,
+//! since it is damaged or its device refuses it, the table is noted. `forget_replaced` drops tables
+//! that the version does not have any more. `has` and `touches` ask for one table and for a run.
 //!
 //! What must hold: it is not on disk. After a restart the first plan that reads a damaged table
 //! notes it again.
@@ -29,11 +29,12 @@ pub struct Damage {
 impl Damage {
     /// Notes that a table of `plan` cannot be read, if `error` says so.
     pub(super) fn note(&mut self, plan: &Plan, error: &Error) -> bool {
-        let Error::Corrupt { file, .. } = error else { return false };
+        let error = error.clone().of_read();
+        let Error::Corrupt { file, .. } = &error else { return false };
         let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
         let damaged = tables.filter(|table| table.file().path() == file).map(TableRef::id).next();
         damaged.is_some_and(|table| {
-            self.tables.insert(table, error.clone());
+            self.tables.insert(table, error);
             true
         })
     }

@@ -5,10 +5,10 @@
 //! value files and gives the new pointer. Values that have lived long get files of their own. A
 //! value of a mebibyte or more is copied in pieces. A job without victims only counts.
 //!
-//! What must hold: what is moved is the same value. A value that cannot be read stays where it is,
-//! and its file is noted in `unreadable`. The sorted files are synced by `finish`, before the job's
-//! tables are named. A job that fails takes its files back (`remove`).
-//!
+//! What must hold: what is moved is the same value. One that cannot be read stays where it is, and
+//! its file is noted in `unreadable`. Neither a write that fails nor a shortage (`Error::of_read`)
+//! is such a reason. The sorted files are synced by `finish`, before the job's tables are named. A
+//! job that fails takes its files back (`remove`).
 //! Caller: `job`, whose `Outputs` hands every separated entry here.
 
 use super::reclaim::{Side, Victims};
@@ -17,10 +17,11 @@ use crate::{
     error::{Error, Result},
     ids::FileId,
     key::EXPIRY_BYTES,
+    pin::Slice,
     table::TableContext,
-    values::{self, Pointer, ReadAhead, SortedValues, Tally, ValueFiles, WrittenValues},
+    values::{self, Pointer, ReadAhead, SortedValues, Tally, ValueFile, ValueFiles, WrittenValues},
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A value of so many bytes is copied from file to file in pieces, and never in memory whole.
 const COPIED_BYTES_MIN: u32 = 1 << 20;
@@ -41,6 +42,12 @@ pub(super) struct Moves<'m> {
     stored: Vec<u8>,
     /// Victims that hold values that cannot be read.
     pub(super) unreadable: BTreeSet<FileId>,
+}
+
+/// A value that was read, or one in that file that was checked and has this sum.
+enum Read {
+    Whole(Slice),
+    Checked(Arc<ValueFile>, u32),
 }
 
 impl<'m> Moves<'m> {
@@ -95,16 +102,14 @@ impl<'m> Moves<'m> {
             self.tally.add(&pointer);
             return Ok((stored, pointer.len));
         }
-        let place = &mut self.moved[usize::from(self.victims.is_old(pointer.file))];
-        let moved = match pointer.len >= COPIED_BYTES_MIN {
-            true => place.copy(key, &self.files.file(pointer.file, pointer.sorted), &pointer),
-            false => {
-                let read = self.ahead.read(self.files, &pointer, key);
-                read.and_then(|value| place.add(key, &value))
+        match self.read(&pointer, key).map_err(Error::of_read) {
+            Ok(read) => {
+                let place = &mut self.moved[usize::from(self.victims.is_old(pointer.file))];
+                pointer = match read {
+                    Read::Whole(value) => place.add(key, &value)?,
+                    Read::Checked(from, sum) => place.copy(key, &from, &pointer, sum)?,
+                };
             }
-        };
-        match moved {
-            Ok(moved) => pointer = moved,
             // The value stays where it is, so that a reader of its key is told.
             Err(Error::Corrupt { .. }) => {
                 self.unreadable.insert(pointer.file);
@@ -118,6 +123,16 @@ impl<'m> Moves<'m> {
         self.stored.extend_from_slice(&stored[..if expires { EXPIRY_BYTES } else { 0 }]);
         pointer.encode(&mut self.stored);
         Ok((&self.stored, pointer.len))
+    }
+
+    /// Reads the value of `key` to which `pointer` leads, of a long one the sum alone.
+    fn read(&mut self, pointer: &Pointer, key: &[u8]) -> Result<Read> {
+        if pointer.len < COPIED_BYTES_MIN {
+            return Ok(Read::Whole(self.ahead.read(self.files, pointer, key)?));
+        }
+        let from = self.files.file(pointer.file, pointer.sorted);
+        let sum = from.value_sum(pointer, key)?;
+        Ok(Read::Checked(from, sum))
     }
 
     /// No more entries: all that was moved is durable once the directory is synced.

@@ -5,8 +5,8 @@
 //! for all 32.
 //!
 //! What must hold: the part of a table that counts (its clip) is walked once. It is remembered
-//! until `forget_gone` finds the table gone. Nothing is on disk. A damaged table points to nothing;
-//! a read that fails otherwise is an error.
+//! until `forget_gone` finds the table gone. Nothing is on disk. A table that cannot be read
+//! points to nothing; a shortage of memory or handles is an error.
 //!
 //! Callers: `convert` (`cells`, for `rewrite` too) and `rewrite`; `reclaiming`'s state keeps it.
 
@@ -37,7 +37,7 @@ pub(super) struct Census {
 
 impl Census {
     /// What the part of `table` that counts points to, `run` of `version` being the table's. A
-    /// table that is damaged points to nothing: plans go around it.
+    /// table that cannot be read points to nothing: plans go around it.
     pub(super) fn of(
         &mut self,
         version: &Version,
@@ -50,7 +50,7 @@ impl Census {
         }
         let older = |other: &&Arc<Run>| (other.level(), run.id()) > (run.level(), other.id());
         let older: Vec<_> = version.runs().iter().filter(older).collect();
-        let pointers = match walk(table, &older) {
+        let pointers = match walk(table, &older).map_err(Error::of_read) {
             Err(Error::Corrupt { .. }) => TablePointers::default(),
             walked => walked?,
         };

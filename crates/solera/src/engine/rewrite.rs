@@ -254,12 +254,13 @@ impl Reclaimer<'_> {
         let now_ms = || self.store.expiry.now_ms();
         for (key, pointer) in found {
             let probe = Probe { key, hash: hash(key), snapshot: since };
-            let outcome = view.lookup(&probe, &tree.values, &crossbeam_epoch::pin(), now_ms, |_, _| ())?;
+            let outcome = view.lookup(&probe, &tree.values, &crossbeam_epoch::pin(), now_ms, |_, _| ());
+            let outcome = outcome.map_err(Error::of_read)?;
             let Outcome::Separated { pointer: Ok(newest), expires_ms } = outcome else { continue };
             if newest != *pointer {
                 continue;
             }
-            let value = self.store.files.values.read_file(pointer, key)?;
+            let value = self.store.files.values.read_file(pointer, key).map_err(Error::of_read)?;
             reads.add_key(tree.id, key);
             match expires_ms {
                 Some(at) => encoder.put_expiring_separated(tree.id, key, &value, at),

@@ -2,7 +2,7 @@
 //! `check_sorted`).
 //!
 //! `read` makes one read of exactly the record that a pointer leads to, and checks it. `pieces` and
-//! `sum_for` go through a large value in pieces of 256 KiB. `mark_obsolete` has the file removed
+//! `value_sum` go through a large value in pieces of 256 KiB. `mark_obsolete` has the file removed
 //! when its last owner drops it. `check_sorted` reads a whole sorted file: every record, the order
 //! of the keys, the footer.
 //! What must hold: the first read opens the file and checks whose it is. `read` hands out no value
@@ -208,22 +208,21 @@ impl ValueFile {
     }
 
     /// Reads the value that `pointer` leads to, which belongs to `key`, in pieces, and checks it.
-    /// Returns the checksum of its record at `offset` of the file with that binding.
+    /// Returns the CRC-32C of the value alone.
     ///
     /// # Errors
     /// As [`ValueFile::read`].
-    pub(super) fn sum_for(&self, pointer: &Pointer, key: &[u8], at: (Binding, u64)) -> Result<u32> {
+    pub fn value_sum(&self, pointer: &Pointer, key: &[u8]) -> Result<u32> {
         let opened = self.opened()?;
         let mut stored = [0; record::CHECKSUM_BYTES];
         read_exact_at(&*opened.file, &mut stored, pointer.offset)?;
-        let mut here = record::checksum(opened.binding, pointer.offset, key, &[]);
-        let mut there = record::checksum(at.0, at.1, key, &[]);
+        let mut sum = 0;
         self.pieces(pointer, |piece| {
-            here = crc32c::crc32c_append(here, piece);
-            there = crc32c::crc32c_append(there, piece);
+            sum = crc32c::crc32c_append(sum, piece);
             Ok(())
         })?;
-        if here.to_le_bytes() == stored { Ok(there) } else { Err(self.wrong_sum(pointer, key)) }
+        let here = record::checksum_of_sum(opened.binding, pointer.offset, key, (sum, pointer.len));
+        if here.to_le_bytes() == stored { Ok(sum) } else { Err(self.wrong_sum(pointer, key)) }
     }
 
     /// How many bytes the record has that `pointer` leads to. Many only if the file has room for

@@ -1,4 +1,5 @@
-//! The bytes that a pointer leads to: `checksum` makes a record's sum, `verified` checks a record.
+//! The bytes that a pointer leads to: `checksum` makes a record's sum, `checksum_of_sum` that of a
+//! value that was summed alone, and `verified` checks a record.
 //!
 //! ```text
 //! record = checksum:u32 value[len]
@@ -7,7 +8,6 @@
 //! What must hold: the sum is a CRC-32C. It covers the file's binding (database, file, nonce), the
 //! record's offset, the key's length as a `u16`, the key, and the value. So a value that belongs to
 //! another key, place or file is not taken for this one.
-//!
 //! Callers: `wal::batch` writes records of values in logs, `values::writer` those of sorted files;
 //! `values::file` verifies what it or `values::ahead` has read.
 
@@ -34,6 +34,11 @@ pub fn checksum(binding: Binding, offset: u64, key: &[u8], value: &[u8]) -> u32 
         None => crc32c::crc32c_append(binding.checksum(offset, &key_len), key),
     };
     crc32c::crc32c_append(head, value)
+}
+
+/// The same of a value that is known by its own CRC-32C and its length.
+pub fn checksum_of_sum(binding: Binding, offset: u64, key: &[u8], (sum, len): (u32, u32)) -> u32 {
+    crc32c::crc32c_combine(checksum(binding, offset, key, &[]), sum, len as usize)
 }
 
 /// The value in `record`, which was read at `offset`, if its checksum is right for `key`.

@@ -106,14 +106,14 @@ impl ValueWriter {
     }
 
     /// Adds the value of `key` that lies where `pointer` leads to in `from`, without taking all of
-    /// it into memory. Stops as [`ValueWriter::add`] does.
-    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer) -> Result<Pointer> {
+    /// it into memory. `sum` is its [`ValueFile::value_sum`]. Stops as [`ValueWriter::add`] does.
+    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer, sum: u32) -> Result<Pointer> {
         self.assert_in_order(key);
         let mut head = Vec::with_capacity(key.len() + 2 * size_of::<u64>());
         put_bytes(&mut head, key);
         put_varint(&mut head, u64::from(pointer.len));
         let offset = self.written + (self.buffer.len() + head.len()) as u64;
-        let sum = from.sum_for(pointer, key, (self.binding, offset))?;
+        let sum = record::checksum_of_sum(self.binding, offset, key, (sum, pointer.len));
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.buffer.extend_from_slice(&head);
@@ -194,8 +194,8 @@ impl<'f> SortedValues<'f> {
     }
 
     /// As [`ValueWriter::copy`].
-    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer) -> Result<Pointer> {
-        self.with_room()?.copy(key, from, pointer)
+    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer, sum: u32) -> Result<Pointer> {
+        self.with_room()?.copy(key, from, pointer, sum)
     }
 
     fn with_room(&mut self) -> Result<&mut ValueWriter> {

@@ -1,5 +1,6 @@
-//! Tests of what a conversion leaves behind that does not come to its end: power cuts at every
-//! step, files of a crash, a full disk.
+//! Tests of what a conversion leaves behind that does not come to its end, or not to all values:
+//! power cuts at every step, files of a crash, a full disk, a shortage of handles, values and
+//! tables that cannot be read.
 
 use super::{
     DIR, Model, WAYS, assert_holds, assert_whole, key, named, open, options, round, value_file_bytes,
@@ -8,11 +9,12 @@ use super::{
 use solera::{
     Error, ManualClock, Reclaim,
     vfs::{
+        Fs,
         fault::{Call, Effect, Fault, FaultFs},
         mem::{MemFs, Persist},
     },
 };
-use std::{io::ErrorKind, sync::Arc, time::Duration};
+use std::{io::ErrorKind, path::Path, sync::Arc, time::Duration};
 
 #[test]
 fn a_value_that_the_log_lost_was_not_acknowledged_as_durable_and_one_without_its_entry_is_ignored() {
@@ -131,4 +133,96 @@ fn a_full_disk_ends_a_conversion_without_a_trace_and_writes_go_on() {
     db.close().unwrap();
     assert!(value_file_bytes(&memory) < before * 3 / 4);
     assert_whole(&memory);
+}
+
+/// `EIO`, `EMFILE`: the same numbers on every Unix.
+const DEVICE_REFUSES: Effect = Effect::FailOs(5);
+const TOO_MANY_FILES: Effect = Effect::FailOs(24);
+
+/// The reads of a log but for the first one, of its header.
+fn of_values(log: &Path, effect: Effect) -> Fault {
+    Fault::sticky(Call::Read, 1, effect).on(log.file_name().unwrap().to_str().unwrap())
+}
+
+/// Symptom: one value that the device refused to read stopped all reclaim for good. Cause: the job
+/// failed, and the same one was chosen again. Cure: the value stays where it is, as a damaged one.
+#[test]
+fn a_value_whose_read_fails_for_good_stays_and_the_reclaim_of_all_others_goes_on() {
+    for way in WAYS {
+        let memory = MemFs::new();
+        let model = wasteful(&memory, 300);
+        let before = value_file_bytes(&memory);
+        let fs = FaultFs::new(Arc::new(memory.clone()));
+        let db = options(Arc::new(fs.clone()), way).open(DIR).unwrap();
+        let bad = named(&memory, ".log")[0].clone();
+        fs.inject(of_values(&bad, DEVICE_REFUSES));
+        db.wait_idle().unwrap();
+        db.compact_range(..).unwrap();
+        db.wait_idle().unwrap();
+        assert!(fs.hits() > 0, "{way:?}: the file was to be emptied");
+        let after = value_file_bytes(&memory);
+        assert!(after < before * 3 / 4, "{way:?}: {after} of {before} bytes are left");
+        let refused = model.keys().filter(|key| db.get(key).is_err()).count();
+        assert!((1..model.len() / 2).contains(&refused), "{way:?}: {refused} keys are refused");
+        fs.heal();
+        assert!(memory.exists(&bad).unwrap(), "{way:?}: what is not lost is still there");
+        assert_holds(&db, &model);
+        db.close().unwrap();
+        assert_whole(&memory);
+    }
+}
+
+#[test]
+fn a_shortage_of_handles_spares_no_file_and_is_waited_out() {
+    for way in WAYS {
+        let memory = MemFs::new();
+        let model = wasteful(&memory, 300);
+        let before = value_file_bytes(&memory);
+        let fs = FaultFs::new(Arc::new(memory.clone()));
+        let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+        let db = options(Arc::new(fs.clone()), way).clock(clock.clone()).open(DIR).unwrap();
+        fs.inject(of_values(&named(&memory, ".log")[0], TOO_MANY_FILES));
+        let failed = (0..200).find_map(|_| db.step().err());
+        assert!(matches!(failed, Some(Error::Io { .. })), "{way:?}: {failed:?}");
+        fs.heal();
+        clock.advance(Duration::from_secs(60));
+        db.wait_idle().unwrap();
+        let after = value_file_bytes(&memory);
+        assert!(after < before * 3 / 4, "{way:?}: {after} of {before} bytes are left");
+        assert_holds(&db, &model);
+    }
+}
+
+/// Symptom: a conversion that met a damaged long value alone left a value file without values until
+/// the next open. Cause: it began the file before it had checked the value.
+#[test]
+fn a_conversion_that_moves_nothing_leaves_no_value_file() {
+    for is_damaged in [true, false] {
+        let memory = MemFs::new();
+        let long = vec![7; (1 << 20) + 5];
+        let db = open(&memory, Reclaim::Off);
+        db.ingest([(key(0), &long), (key(1), &long)]).unwrap();
+        db.put(key(1), "short").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let before = named(&memory, ".values");
+        assert_eq!(before.len(), 1);
+        let fs = FaultFs::new(Arc::new(memory.clone()));
+        if is_damaged {
+            let mut bytes = memory.content(&before[0]).unwrap();
+            bytes[1 << 19] ^= 1;
+            memory.set_content(&before[0], &bytes).unwrap();
+        }
+        let db = options(Arc::new(fs.clone()), Reclaim::Tier).open(DIR).unwrap();
+        if !is_damaged {
+            // After its header and its footer.
+            fs.inject(Fault::sticky(Call::Read, 2, DEVICE_REFUSES).on(".values"));
+        }
+        db.compact_range(..).unwrap();
+        db.wait_idle().unwrap();
+        assert!(is_damaged || fs.hits() > 0, "the value was to move");
+        assert_eq!(named(&memory, ".values"), before);
+        assert!(db.get(key(0)).is_err());
+        assert_eq!(db.get(key(1)).unwrap().unwrap(), "short");
+    }
 }
