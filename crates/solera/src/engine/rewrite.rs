@@ -8,8 +8,8 @@
 //!
 //! What must hold: a key that a user writes meanwhile keeps what the user wrote. A put of this kind
 //! is a transaction that has read its keys; one that was written since is not put. A snapshot keeps
-//! the old pointer and its file. A file that is damaged, or gives less than a tenth back, is spared
-//! until the next open.
+//! the old pointer and its file. A file that gives less than a tenth back is spared until the next
+//! open. So is one with a value, or a table that points to it, that cannot be read.
 //! Caller: `jobs::give_back`.
 
 use super::{
@@ -111,7 +111,7 @@ impl Reclaimer<'_> {
                 state.spared.insert(file);
                 Ok(true)
             }
-            // Values of it cannot be read.
+            // A value of it, or whether one is still the newest, cannot be read.
             Err(Error::Corrupt { .. }) => {
                 state.spared.insert(file);
                 Ok(true)
@@ -171,10 +171,12 @@ impl Reclaimer<'_> {
         Ok(None)
     }
 
-    /// Puts the values of `file` again, which takes so many `bytes`. False: not worth it, since
-    /// they would take nearly as many in the log.
+    /// Puts the values of `file` again, which takes so many `bytes`. False: it would not go for all
+    /// that, since a table that cannot be read points there; or it is not worth it, since they
+    /// would take nearly as many in the log.
     fn rewrite_file(&self, trees: &[Arc<Tree>], file: FileId, bytes: u64) -> Result<bool> {
-        let found = trees.iter().map(|tree| self.pointers_to(tree, file)).collect::<Result<Vec<_>>>()?;
+        let found = trees.iter().map(|tree| self.pointers_to(tree, file));
+        let Some(found) = found.collect::<Result<Option<Vec<_>>>>()? else { return Ok(false) };
         let in_log = |(key, pointer): &Found| key.len() as u64 + u64::from(pointer.len) + ENTRY_BYTES;
         if found.iter().flatten().map(in_log).sum::<u64>() > bytes - bytes / WORTH_PARTS {
             return Ok(false);
@@ -185,23 +187,30 @@ impl Reclaimer<'_> {
         Ok(true)
     }
 
-    /// What entries of `tree` point to in `file`, in its order.
-    fn pointers_to(&self, tree: &Arc<Tree>, file: FileId) -> Result<Vec<Found>> {
+    /// What entries of `tree` point to in `file`, in its order. `None`: some are in tables that
+    /// cannot be read.
+    fn pointers_to(&self, tree: &Arc<Tree>, file: FileId) -> Result<Option<Vec<Found>>> {
         let view = tree.view_owned();
         let mut found: Vec<Found> = Vec::new();
-        if !view.version.values().has(file) {
-            return Ok(found);
+        let counted = view.version.values().of(file).values;
+        if counted == 0 {
+            return Ok(Some(found));
         }
         for table in view.version.tables() {
-            each_pointer(table, |key, pointer| {
+            let walked = each_pointer(table, |key, pointer| {
                 if pointer.file == file {
                     found.push((key.into(), pointer));
                 }
                 Ok(())
-            })?;
+            });
+            match walked.map_err(Error::of_read) {
+                // The count tells whether it points to the file.
+                Err(Error::Corrupt { .. }) => {}
+                walked => walked?,
+            }
         }
         found.sort_by_key(|(_, pointer)| pointer.offset);
-        Ok(found)
+        Ok((found.len() as u64 == counted).then_some(found))
     }
 
     /// Puts the values again that were found.
