@@ -3,9 +3,9 @@
 //!
 //! Each test is a failure, what must hold after it, and how the database goes on. A failed sync or
 //! record leaves a database that opens. A panic in background work is reported and hangs no caller.
-//! A full disk leaves no files behind, is not tried again and again, and a write after space was
-//! made succeeds. Dropping a keyspace while it is flushed is no failure. Opens that write nothing
-//! leave one log. Door: `Db` over `FaultFs`.
+//! A checkpoint that fails leaves no half of a database. A full disk leaves no files behind, is not
+//! tried again and again, and a write after space was made succeeds. Dropping a keyspace while it
+//! is flushed is no failure. Opens that write nothing leave one log. Door: `Db` over `FaultFs`.
 
 use solera::{
     Db, Error, MergeOperator, Options,
@@ -373,4 +373,40 @@ fn an_open_that_finds_the_disk_full_leaves_no_log_behind() {
     }
     let db = options(&after).open(DIR).unwrap();
     assert_eq!(db.iter().count(), 100);
+}
+
+/// Feared: a checkpoint whose last sync fails is taken back, the power is cut meanwhile, and what
+/// is left is a database whose tables are gone. Cure: `CURRENT` goes first, durably.
+#[test]
+fn a_checkpoint_that_is_taken_back_loses_its_current_first() {
+    const TO: &str = "/copies/one";
+    let mut failures = 0;
+    for skip in 0.. {
+        let (mem, faults) = disk();
+        let db = options(&faults).open(DIR).unwrap();
+        (0..20u8).for_each(|n| db.put([n], [n; 30]).unwrap());
+        mem.create_dir_all(Path::new("/copies")).unwrap();
+        faults.inject(Fault::once(Call::SyncDir, skip, Effect::Fail(ErrorKind::Other)).on("/copies"));
+        mem.record_cuts(true);
+        if db.checkpoint(TO).is_ok() {
+            assert_eq!(faults.hits(), 0);
+            break;
+        }
+        failures += 1;
+        assert_eq!(mem.list_dir(Path::new(TO)).unwrap(), [""; 0], "nothing is left of it");
+        for (at, cut) in mem.take_cuts().iter().enumerate() {
+            for persist in Persist::ALL {
+                for seed in 0..if persist.is_random() { 4 } else { 1 } {
+                    let image = cut.crash(persist, seed);
+                    if !image.exists(&Path::new(TO).join("CURRENT")).unwrap() {
+                        continue;
+                    }
+                    let copy = Options::new().fs(Arc::new(image)).background_threads(0).open(TO).unwrap();
+                    let read = (0..20u8).all(|n| copy.get([n]).is_ok_and(|value| value.is_some()));
+                    assert!(read, "skip {skip}, cut {at}, {persist:?}");
+                }
+            }
+        }
+    }
+    assert!(failures > 2, "{failures} failures");
 }

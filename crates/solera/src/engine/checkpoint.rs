@@ -6,7 +6,8 @@
 //! `CURRENT` comes last: an unfinished directory is no database.
 //!
 //! The target is missing or empty, on the same file system, and not inside the database. After a
-//! failed link or manifest what was put there is removed again, as far as that is possible.
+//! failure what was put there is removed again, as far as that is possible. `CURRENT` goes first,
+//! durably: no power cut leaves one whose tables are gone.
 //!
 //! Caller: `Db::checkpoint`.
 
@@ -16,6 +17,7 @@ use crate::{
     error::{Error, Result},
     ids::FileId,
     version::{Edit, Manifest, Version},
+    vfs::Fs,
 };
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
@@ -46,13 +48,7 @@ impl Core {
         fs.create_dir_all(to)?;
         fill(to, &self.store.files, whole, &versions).inspect_err(|_| {
             // What cannot be removed is in the way of the next try, which says so.
-            let names = fs.list_dir(to).unwrap_or_default();
-            for name in names.into_iter().filter(|name| FileName::parse(name).is_some()) {
-                let _ = fs.remove_file(&to.join(name));
-            }
-            if !existed {
-                let _ = fs.remove_dir(to);
-            }
+            let _ = take_back(&**fs, to, existed);
         })
     }
 
@@ -90,6 +86,20 @@ fn elsewhere(to: &Path, error: Error) -> Error {
         )),
         _ => error,
     }
+}
+
+/// Removes what was put into `to`, and `to` unless it `existed`. While `CURRENT` may come back
+/// after a power cut, all that it leads to stays.
+fn take_back(fs: &dyn Fs, to: &Path, existed: bool) -> Result<()> {
+    let current = FileName::Current.in_dir(to);
+    if fs.exists(&current)? {
+        fs.remove_file(&current)?;
+        fs.sync_dir(to)?;
+    }
+    for name in fs.list_dir(to)?.iter().filter(|name| FileName::parse(name).is_some()) {
+        let _ = fs.remove_file(&to.join(name));
+    }
+    if existed { Ok(()) } else { fs.remove_dir(to) }
 }
 
 /// Links the tables of `versions`, and the value files that they point to, into `to` and writes a
