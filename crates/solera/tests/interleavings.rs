@@ -5,7 +5,7 @@
 //! goes on. Half of the orders are random, half are of few changes of priorities (PCT, Burckhardt
 //! et al. 2010). A failure prints the schedule that repeats it. Tested: memtable readers beside a
 //! writer, blocks evicted under readers, whole batches, group commits, the ends of logs,
-//! transactions.
+//! transactions, memory that is split anew.
 //!
 //! What this does not see: orders that only weak memory allows, and steps inside of crossbeam-epoch
 //! and the file system. All threads are one to crossbeam-epoch, so a missing guard is not found.
@@ -19,8 +19,9 @@ use shuttle::{
     thread,
 };
 use solera::{
-    Db, Durability, Error, Options, Slice,
+    Db, Durability, Error, ManualClock, Options, Slice,
     cache::{Cache, Slots},
+    control::{Change, knob},
     cursor::{Cursor, Probe},
     ids::Seqno,
     key::{self, Kind},
@@ -31,6 +32,7 @@ use solera::{
 use std::{
     ptr::NonNull,
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 const DIR: &str = "/db";
@@ -462,5 +464,31 @@ fn of_transactions_that_read_and_write_one_key_no_increment_is_lost() {
         spawn_all(threads);
         let committed = committed.load(Ordering::SeqCst);
         assert!(committed > 0 && number(db.get(b"n").unwrap()) == committed);
+    });
+}
+
+/// Symptom: a change of `write_buffer_percent` could poison a database. Cause: a thread that fitted
+/// the cache meanwhile compared what was lent under the old split with the new one. Cure: the split
+/// changes while nobody deals the memory out.
+#[test]
+fn a_change_of_write_buffers_beside_a_fit_panics_nobody() {
+    explore(200, || {
+        let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+        let options = Options::new().memory(64 << 20).background_threads(0).seed(1).clock(clock.clone());
+        let db = Arc::new(options.fs(Arc::new(MemFs::new())).open(DIR).unwrap());
+        for _ in 0..2 {
+            clock.advance(Duration::from_secs(2));
+            while db.step().unwrap() {}
+        }
+        assert!(db.stats().block_cache_lent_bytes > 0);
+        db.put("a", "1").unwrap();
+        let changes = db.clone();
+        spawn_all(vec![
+            Box::new(move || db.flush().unwrap()),
+            Box::new(move || {
+                let less = Change::new("test", "less").set(&knob::WRITE_BUFFER_PERCENT, 10.0);
+                changes.control().apply(less).unwrap();
+            }),
+        ]);
     });
 }

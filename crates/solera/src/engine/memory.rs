@@ -318,6 +318,8 @@ impl Memory {
 
     /// Splits the budget like this from now on, except that the cache is not fitted to it.
     pub(super) fn split_like(&self, split: Split) {
+        // Who deals the budget out reads several of these, and they must belong together.
+        let _dealing = self.dealing.lock();
         *self.split.lock() = split;
         self.write_buffer_bytes.store(split.write_buffer_bytes(&self.budget), Ordering::Relaxed);
         let granted = self.memtables_granted();
