@@ -217,7 +217,8 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
                 | FileName::NextObserved
                 | FileName::Tuned
                 | FileName::NextTuned
-                | FileName::TunedLock,
+                | FileName::TunedLock
+                | FileName::Probe(_),
             )
             | None => {}
         }
@@ -393,7 +394,8 @@ pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
             | FileName::NextObserved
             | FileName::Tuned
             | FileName::NextTuned
-            | FileName::TunedLock,
+            | FileName::TunedLock
+            | FileName::Probe(_),
         )
         | None => Err(not_of_a_database(path)),
     }

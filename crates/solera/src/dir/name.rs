@@ -1,8 +1,9 @@
 //! Every file name of a database directory, made and read in one place: `FileName`.
 //!
-//! It has the numbered kinds (log, table, value file, manifest) and the single ones (CURRENT, LOCK
-//! and others). `parse` reads a name, `Display` and `in_dir` write it; `number` gives the number.
-//! `is_of_system` knows names that a file system or desktop puts into any directory.
+//! It has the numbered kinds (log, table, value file, manifest, probe) and the single ones
+//! (CURRENT, LOCK and others). `parse` reads a name, `Display` and `in_dir` write it; `number`
+//! gives the number. `is_of_system` knows names that a file system or desktop puts into any
+//! directory.
 //!
 //! What must hold: a name has one spelling, so what `parse` takes is what `Display` prints. Names
 //! that it does not take are not Solera's. Traces have no names here, since users place them.
@@ -43,6 +44,9 @@ pub enum FileName {
     NextTuned,
     /// `TUNED.lock`: stands for the lock of the tuner of the database.
     TunedLock,
+    /// `000000.probe`: what a tuner has measured the device with. Whoever opens the database next
+    /// removes it.
+    Probe(FileId),
 }
 
 impl FileName {
@@ -69,6 +73,7 @@ impl FileName {
             Some((digits, "log")) => FileName::Log(number(digits)?),
             Some((digits, "table")) => FileName::Table(number(digits)?),
             Some((digits, "values")) => FileName::Values(number(digits)?),
+            Some((digits, "probe")) => FileName::Probe(number(digits)?),
             Some(_) => return None,
         };
         (parsed.to_string() == name).then_some(parsed)
@@ -87,7 +92,7 @@ impl FileName {
         FileName::parse(path.file_name()?.to_str()?)
     }
 
-    /// The number in the name.
+    /// The number in the name, if it is one of the database's files.
     pub fn number(self) -> Option<FileId> {
         match self {
             FileName::Manifest(file)
@@ -101,7 +106,8 @@ impl FileName {
             | FileName::NextObserved
             | FileName::Tuned
             | FileName::NextTuned
-            | FileName::TunedLock => None,
+            | FileName::TunedLock
+            | FileName::Probe(_) => None,
         }
     }
 
@@ -125,6 +131,7 @@ impl FileName {
             FileName::Tuned => "TUNED",
             FileName::NextTuned => "TUNED.next",
             FileName::TunedLock => "TUNED.lock",
+            FileName::Probe(_) => "probe",
         }
     }
 }
@@ -136,7 +143,7 @@ impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             FileName::Manifest(file) => write!(f, "{MANIFEST}{:06}", file.0),
-            FileName::Log(file) | FileName::Table(file) | FileName::Values(file) => {
+            FileName::Log(file) | FileName::Table(file) | FileName::Values(file) | FileName::Probe(file) => {
                 write!(f, "{:06}.{}", file.0, self.word())
             }
             FileName::Current
@@ -157,9 +164,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn names() -> impl Strategy<Value = FileName> {
-        let numbered = (any::<u64>(), 0u32..64, 0usize..4).prop_map(|(number, shift, kind)| {
+        let numbered = (any::<u64>(), 0u32..64, 0usize..5).prop_map(|(number, shift, kind)| {
             let file = FileId(number >> shift);
-            [FileName::Manifest, FileName::Log, FileName::Table, FileName::Values][kind](file)
+            [FileName::Manifest, FileName::Log, FileName::Table, FileName::Values, FileName::Probe][kind](
+                file,
+            )
         });
         prop_oneof![4 => numbered, 1 => prop::sample::select(&FileName::SINGLE[..])]
     }
@@ -172,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn a_name_is_ours_only_as_we_write_it(name in "[0-9+]{0,7}\\.?(log|table|values|MANIFEST-|CURRENT)?[0-9]{0,7}") {
+        fn a_name_is_ours_only_as_we_write_it(name in "[0-9+]{0,7}\\.?(log|table|values|probe|MANIFEST-|CURRENT)?[0-9]{0,7}") {
             if let Some(parsed) = FileName::parse(&name) {
                 prop_assert_eq!(parsed.to_string(), name);
             }

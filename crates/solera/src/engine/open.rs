@@ -535,6 +535,8 @@ fn remove_unreferenced(store: &Store, logs: &[FileId], manifest: FileId) {
             FileName::Manifest(file) => file != manifest,
             FileName::Log(file) => !logs.contains(&file) && !value_files.contains(&file),
             FileName::Values(file) => !value_files.contains(&file),
+            // One that is under way in another process fails, and says so.
+            FileName::Probe(_) => true,
             FileName::Current
             | FileName::NextCurrent
             | FileName::Lock

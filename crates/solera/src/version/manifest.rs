@@ -69,7 +69,9 @@ impl Manifest {
         }
         for name in &names {
             let of_creation = match FileName::parse(name) {
-                Some(FileName::Lock | FileName::NextCurrent | FileName::Manifest(_)) => true,
+                Some(FileName::Lock | FileName::NextCurrent | FileName::Manifest(_) | FileName::Probe(_)) => {
+                    true
+                }
                 Some(FileName::Log(_)) => wal::is_unwritten(fs, &dir.join(name))?,
                 Some(
                     FileName::Current
