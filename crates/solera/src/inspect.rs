@@ -18,6 +18,7 @@ use crate::{
     cache::Cache,
     dir::FileName,
     error::{Error, Result},
+    frame::FILE_HEADER_BYTES,
     ids::{DatabaseId, FileId},
     key::KeyRange,
     table::{self, TableContext, TableDescriptor, TableFile},
@@ -42,7 +43,8 @@ use std::{
 pub struct FileReport {
     /// Its name in the directory.
     pub name: String,
-    /// `manifest`, `log`, `table`, `values`, `current`, `lock` or `stranger`.
+    /// `manifest`, `log`, `table`, `values`, `current`, `lock`, `observed`, `tuned`, `progress` of a
+    /// load, `temporary` or `stranger`.
     pub kind: &'static str,
     /// Its length.
     pub bytes: u64,
@@ -209,18 +211,18 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
                 }
             }
             Some(FileName::Values(_)) if loaded.is_none() => (file.kind, file.live) = ("values", true),
-            // Value files are looked at below, when it is known what points to them.
+            // What tells of the database, and is no part of it.
+            Some(FileName::Observed) => (file.kind, file.live) = ("observed", true),
+            Some(FileName::Tuned) => (file.kind, file.live) = ("tuned", true),
+            Some(FileName::TunedLock) => (file.kind, file.live) = ("lock", true),
             Some(
-                FileName::Values(_)
-                | FileName::NextCurrent
-                | FileName::Observed
-                | FileName::NextObserved
-                | FileName::Tuned
-                | FileName::NextTuned
-                | FileName::TunedLock
-                | FileName::Probe(_),
-            )
-            | None => {}
+                FileName::NextCurrent | FileName::NextObserved | FileName::NextTuned | FileName::Probe(_),
+            ) => {
+                file.kind = "temporary";
+            }
+            // Value files are looked at below, when it is known what points to them.
+            Some(FileName::Values(_)) => {}
+            None => (file.kind, file.live) = kind_beside(name),
         }
         report.entries += if matches!(file.kind, "log" | "table") { file.entries } else { 0 };
         report.bytes += if file.live { file.bytes } else { 0 };
@@ -257,6 +259,9 @@ fn check_values(
     let mut counted: BTreeMap<u32, Tally> = BTreeMap::new();
     // Keyspaces with a table that cannot be read: what it holds cannot be counted.
     let mut in_part: BTreeSet<u32> = BTreeSet::new();
+    // Of each value file with values that cannot be read, what is wrong with the first of them, and
+    // how many they are.
+    let mut lost: BTreeMap<FileId, (Error, u64)> = BTreeMap::new();
     let has_values = live.values.values().any(|live| live.as_ref().is_none_or(|live| !live.is_empty()));
     for table in live.tables.values().filter(|_| has_values) {
         if !there.contains(FileName::Table(table.descriptor.file).to_string().as_str()) {
@@ -271,7 +276,9 @@ fn check_values(
                 tally.add(&pointer);
                 match files.read(&pointer, key) {
                     Ok(value) => report.bytes += value.len() as u64,
-                    Err(error) => report.problems.push(error),
+                    Err(error) => {
+                        lost.entry(pointer.file).or_insert_with(|| (error, 0)).1 += 1;
+                    }
                 }
                 Ok(())
             });
@@ -280,6 +287,14 @@ fn check_values(
             }
         }
     }
+    report.problems.extend(lost.into_values().map(|(error, entries)| match error {
+        Error::Corrupt { file, offset, what } if entries > 1 => Error::Corrupt {
+            file,
+            offset,
+            what: format!("{what} ({entries} entries have lost their values)"),
+        },
+        error => error,
+    }));
     for (keyspace, live) in &live.values {
         let counted = counted.remove(keyspace).unwrap_or_default();
         let manifest = FileName::Current.in_dir(dir);
@@ -307,6 +322,19 @@ fn check_values(
             Some(FileName::Log(id)) => file.live |= has(id),
             Some(_) | None => {}
         }
+    }
+}
+
+/// What a file is that other parts of Solera put into a database's directory, and whether it is
+/// needed: the note of a load that was stopped, and the file by which the device is measured.
+fn kind_beside(name: &str) -> (&'static str, bool) {
+    let is = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
+    if name == "load.progress" || is("load-", ".progress") {
+        ("progress", true)
+    } else if is("solera-probe-", ".tmp") || name.starts_with(".solera-new-") {
+        ("temporary", false)
+    } else {
+        ("stranger", false)
     }
 }
 
@@ -349,7 +377,10 @@ fn check_logs(
         let found = replay.next(id, tail, count).and_then(|replayed| {
             Ok(match replayed {
                 Some(replayed) => replayed.cut.map_or(0, |cut| cut.bytes),
-                None => fs.open(&path)?.len()?,
+                // It came after a log without its end, and does not count. Nothing is lost with one
+                // to which nothing was written.
+                None if wal::is_unwritten(&**fs, &path)? => 0,
+                None => fs.open(&path)?.len()?.saturating_sub(FILE_HEADER_BYTES as u64),
             })
         });
         (id, found.map(|torn| (operations, torn)))

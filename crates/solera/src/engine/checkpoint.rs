@@ -76,9 +76,13 @@ impl Core {
     }
 }
 
-/// A link that cannot be made to another file system, said with the remedy.
-fn elsewhere(to: &Path, error: Error) -> Error {
+/// A link of `file` that cannot be made: to another file system, said with the remedy; or since the
+/// database has lost the file.
+fn unlinked(fs: &dyn Fs, file: &Path, to: &Path, error: Error) -> Error {
     match error.io_kind() {
+        Some(ErrorKind::NotFound) if matches!(fs.exists(file), Ok(false)) => {
+            Error::corrupt(file, 0, "the file is missing; the database needs it")
+        }
         Some(ErrorKind::CrossesDevices) => Error::Invalid(format!(
             "{} lies on another file system, where a checkpoint cannot share the database's files; make it on the \
              database's own, and copy it",
@@ -111,14 +115,16 @@ fn fill(to: &Path, files: &Files, whole: Edit, versions: &[Arc<Version>]) -> Res
         let file = table_ref.id();
         if linked.insert(file) {
             let name = FileName::Table(file);
-            fs.hard_link(&files.path(name), &name.in_dir(to)).map_err(|error| elsewhere(to, error))?;
+            let from = files.path(name);
+            fs.hard_link(&from, &name.in_dir(to)).map_err(|error| unlinked(&**fs, &from, to, error))?;
         }
     }
     let of_version = |version: &Arc<Version>| version.value_files().to_vec();
     for file in versions.iter().flat_map(of_version) {
         if linked.insert(file.id()) {
             let name = file.path().file_name().unwrap_or_default();
-            fs.hard_link(file.path(), &to.join(name)).map_err(|error| elsewhere(to, error))?;
+            let from = file.path();
+            fs.hard_link(from, &to.join(name)).map_err(|error| unlinked(&**fs, from, to, error))?;
         }
     }
     fs.sync_dir(to)?;

@@ -5,8 +5,8 @@
 //! `VerifyReport`. It compares how many pointers there are with what the manifest counts, but not
 //! of a keyspace with a damaged table.
 //! What must hold: a report changes nothing on disk. Each opens every table, since what an index
-//! takes in memory is known only then. Damage does not end it: it is listed. An I/O error ends
-//! `verify`, and `keyspace` leaves such a table's memory out.
+//! takes in memory is known only then, and every value file. Damage does not end it: it is listed.
+//! An I/O error ends `verify`; `keyspace` lists the file, and leaves its memory out.
 //!
 //! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`. `solera-cli`,
 //! `solera-sim`, `solera-bench` and `solera-bench-peers` read the numbers.
@@ -18,10 +18,10 @@ use crate::{
     filter::FilterSpec,
     stats::{self, Counters, LEVELS_COUNTED, LevelCounters},
     tree::{Tree, View},
-    values::Tally,
+    values::{Live, Tally, ValueFile},
     version::{Level, each_pointer},
 };
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io::ErrorKind, path::PathBuf, sync::Arc};
 
 /// One run of a level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,8 +60,8 @@ pub struct LevelStats {
     pub counters: LevelCounters,
 }
 
-/// A table that cannot be read, whole or in part. Reads of what is damaged fail, and its keys are
-/// not compacted; all else goes on.
+/// A table or value file that cannot be read, whole or in part. Reads of what is damaged fail, and
+/// a table's keys are not compacted; all else goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedTable {
@@ -71,6 +71,8 @@ pub struct DamagedTable {
     pub offset: u64,
     /// What is wrong there.
     pub what: String,
+    /// The kind of the I/O error, if one kept it from being read: it may be whole.
+    pub io: Option<ErrorKind>,
 }
 
 /// One keyspace.
@@ -107,8 +109,8 @@ pub struct KeyspaceStats {
     /// Entries in tables and memtables, versions and tombstones included: an upper bound of the
     /// keys.
     pub entries: u64,
-    /// Tables that do not open, and those that compactions found damaged since it was opened.
-    /// [`Db::verify`](crate::Db::verify) finds all damage.
+    /// Tables and value files that do not open or lack their end, and tables that compactions found
+    /// damaged since it was opened. [`Db::verify`](crate::Db::verify) finds all damage.
     pub damaged: Vec<DamagedTable>,
     /// What the bytes of its tables are, by cause, and what compaction owes; values kept apart not
     /// counted.
@@ -118,7 +120,7 @@ pub struct KeyspaceStats {
 }
 
 impl KeyspaceStats {
-    /// A table that does not open, unless it is known already. One file may count in several parts.
+    /// A file that does not open, unless it is known already. One file may count in several parts.
     fn add_damage(&mut self, error: Error) {
         let found = damaged_table(error);
         self.damaged.extend(found.filter(|found| !self.damaged.iter().any(|known| known.file == found.file)));
@@ -168,9 +170,24 @@ pub struct VerifyReport {
 }
 
 fn damaged_table(error: Error) -> Option<DamagedTable> {
-    match error {
-        Error::Corrupt { file, offset, what } => Some(DamagedTable { file, offset, what }),
-        _ => None,
+    let (file, offset, what, io) = match error {
+        Error::Corrupt { file, offset, what } => (file, offset, what, None),
+        Error::Io { path, source, .. } if source.kind() == ErrorKind::NotFound => {
+            (path, 0, "the file is missing; the manifest names it".to_owned(), None)
+        }
+        Error::Io { op, path, source } => (path, 0, format!("cannot {op} it: {source}"), Some(source.kind())),
+        _ => return None,
+    };
+    Some(DamagedTable { file, offset, what, io })
+}
+
+/// Fails unless `file` has the beginning and the end of a value file, and room for `live`.
+fn value_file(file: &ValueFile, live: &Live) -> Result<()> {
+    file.space()?;
+    let len = file.file_bytes()?;
+    match len < live.bytes {
+        true => Err(Error::corrupt(file.path(), len, "the file ends before the values that tables point to")),
+        false => Ok(()),
     }
 }
 
@@ -223,9 +240,12 @@ pub(crate) fn keyspace(tree: &Tree, store: &Store, memory: &Memory, work: &Work)
             counters: counters[(number as usize).min(LEVELS_COUNTED - 1)],
         });
     }
-    for (_, live) in view.version.values().iter() {
+    for (id, live) in view.version.values().iter() {
         report.separated_values += live.values;
         report.separated_bytes += live.bytes;
+        let file = view.version.value_files().iter().find(|file| file.id() == id);
+        let found = file.map_or(Ok(()), |file| value_file(file, live));
+        found.unwrap_or_else(|error| report.add_damage(error));
     }
     let mut chosen = BTreeMap::<&str, u64>::new();
     for table in view.version.tables() {
