@@ -2,14 +2,15 @@
 //! so to a script.
 //!
 //! `Failure::file` is of a user's file; `and` adds to the text; errors of the engine become
-//! failures by `From`.
+//! failures by `From`. `told` puts together what was found and whether it could be printed.
 //!
 //! What must hold: the text is without the program's name. The statuses are those of the table in
-//! `--help`. A reader of the output that has gone is a `Failure` with status 0.
+//! `--help`. A reader of the output that has gone is a `Failure` with status 0, and hides no other.
 //!
 //! Callers: every command, and what commands read, open and write by, returns them. `main` exits by
 //! them; the fuzz target `load` compiles them too.
 
+use solera::dir::FileName;
 use std::{fmt, io, process::ExitCode};
 
 /// How a command that did not fail ended.
@@ -83,6 +84,18 @@ impl Failure {
         }
     }
 
+    /// What a command that found `found` ends by, once its results are `printed`. A reader that has
+    /// gone, or no space for them, does not hide what was found.
+    pub(crate) fn told(found: Result<Outcome>, printed: Result<()>) -> Result<Outcome> {
+        match (found, printed) {
+            (found, Ok(())) => found,
+            (Ok(Outcome::Done), Err(failure)) => Err(failure),
+            (found, Err(Failure::OutputClosed)) => found,
+            (Ok(_), Err(failure)) => Err(failure),
+            (Err(found), Err(failure)) => Err(found.and(failure)),
+        }
+    }
+
     /// The exit status.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -121,10 +134,12 @@ impl From<solera::error::Error> for Failure {
             // those that stay.
             (
                 Error::Io { op, path, source },
-                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded),
+                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge),
             ) => Failure::Error(format!("cannot {op} {}: {source}", path.display())),
             (_, Some(io::ErrorKind::NotFound)) => Failure::Missing(text),
             (_, Some(io::ErrorKind::AlreadyExists)) => Failure::Usage(text),
+            // No name on the command line led there.
+            (Error::Io { path, .. }, Some(_)) if FileName::of(path).is_some() => Failure::Error(text),
             (_, Some(kind)) if is_of_another_kind(kind) => Failure::Usage(text),
             (Error::Corrupt { .. }, _) => Failure::Damage(text),
             (Error::Locked { .. }, _) => Failure::Locked(text),

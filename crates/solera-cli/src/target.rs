@@ -2,7 +2,7 @@
 //! `Place` (with `--keyspace`), `NewPlace` (with `--create-keyspace`).
 //!
 //! `open_to_read`, `open_to_change` and `open_or_create` open. `must_exist` says what is wrong with
-//! a directory, `damage` tells of damaged tables. `operating_system` is for commands that read
+//! a directory, `damage` tells of damaged files. `operating_system` is for commands that read
 //! files of a database and do not open it, such as `check` and `dump`.
 //!
 //! What must hold: what is opened by `open_to_read` is opened read-only, so it works on read-only
@@ -168,6 +168,13 @@ impl NewPlace {
     /// is a mistake in its name, unless `--create-keyspace` says otherwise.
     pub(crate) fn open_or_create(&self, options: Options) -> Result<Db> {
         let Place { database, keyspace } = &self.place;
+        // Before anything is made for it.
+        if keyspace.len() > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Failure::Usage(format!(
+                "the name of --keyspace has {} bytes; at most {KEYSPACE_NAME_BYTES_MAX} are allowed",
+                keyspace.len()
+            )));
+        }
         let is_new = !database.has_files();
         let db = database.open_or_create(options)?;
         let names = db.keyspaces();
@@ -178,18 +185,35 @@ impl NewPlace {
     }
 }
 
-/// Tells of the tables of `stats` that are damaged, if any are.
+/// Longest name that the engine gives a keyspace.
+const KEYSPACE_NAME_BYTES_MAX: usize = 255;
+
+/// Tells of the files of `stats` that are damaged or cannot be read, if there are any.
 pub(crate) fn damage(stats: &[KeyspaceStats]) -> Option<Failure> {
-    let mut damaged = stats.iter().flat_map(|stats| &stats.damaged);
-    let first = damaged.next()?;
-    let found = 1 + damaged.count() as u64;
-    Some(Failure::Damage(format!(
-        "damaged: {}; the first is {}, at byte {}: {}; `solera check` shows the extent",
-        units::plural(found, "table"),
+    let of = |is_io: bool| {
+        let all = stats.iter().flat_map(|stats| &stats.damaged);
+        let mut found = all.filter(move |found| found.io.is_some() == is_io);
+        let first = found.next()?;
+        Some((first, units::plural(1 + found.count() as u64, "file")))
+    };
+    let unread = of(true).map(|(first, count)| {
+        format!(
+            "not readable: {count}; the first is {}: {}; see to its owner and mode, and to the device",
+            first.file.display(),
+            first.what
+        )
+    });
+    let Some((first, count)) = of(false) else { return unread.map(Failure::Error) };
+    let damaged = Failure::Damage(format!(
+        "damaged: {count}; the first is {}, at byte {}: {}; `solera check` shows the extent",
         first.file.display(),
         first.offset,
         first.what
-    )))
+    ));
+    Some(match unread {
+        Some(unread) => damaged.and(unread),
+        None => damaged,
+    })
 }
 
 /// A keyspace that must be there: asking for one must not create it.

@@ -4,19 +4,21 @@
 //! It lists each file with its kind and what it holds, then problems with file and offset, then a
 //! summary, as text or JSON.
 //!
-//! What must hold: a problem makes the exit status that of damage. The database is not opened; one
+//! What must hold: a problem makes the exit status that of damage, unless all that is wrong is that
+//! files could not be read. A reader of the output that has gone does not change it. The database is not opened; one
 //! that a process has open is refused.
 //!
 //! Caller: `main`.
 
 use crate::{
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::stdout,
     target::{Database, operating_system},
     units,
 };
 use serde_json::{Value, json};
 use solera::{Error, inspect::CheckReport};
+use solera_tune::coordinator::journal::{self, JOURNAL_NAME};
 use std::io::{self, Write};
 
 /// Verify every file of the database: checksums, order, counts, filters, index and model bounds
@@ -34,14 +36,56 @@ impl Check {
     pub(crate) fn run(self) -> Result<Outcome> {
         self.database.must_exist()?;
         let checked = solera::inspect::check(&operating_system(), self.database.path());
-        let report = checked.map_err(|error| self.database.is_none(error))?;
+        let mut report = checked.map_err(|error| self.database.is_none(error))?;
+        // No part of the database, but `solera explain` reads it.
+        let journal = self.database.path().join(JOURNAL_NAME);
+        report.problems.extend(journal::read(&*operating_system(), &journal).err());
         let mut out = stdout();
-        match self.json {
-            true => write_json(&mut out, &report)?,
-            false => write_text(&mut out, &report)?,
+        let printed = match self.json {
+            true => write_json(&mut out, &report),
+            false => write_text(&mut out, &report),
+        };
+        let printed = printed.and_then(|()| out.flush()).map_err(Failure::from);
+        let found = match report.problems[..] {
+            [] => Ok(Outcome::Done),
+            ref problems if problems.iter().all(|problem| problem.io_kind().is_some()) => {
+                Err(Failure::Error(format!(
+                    "{} could not be looked at, which may be whole; see to its owner and mode, and to the device",
+                    units::plural(problems.len() as u64, "file")
+                )))
+            }
+            _ => Ok(Outcome::Damaged),
+        };
+        Failure::told(found, printed)
+    }
+}
+
+/// A problem in words. What an error elsewhere advises is to do this check.
+fn words(problem: &Error) -> String {
+    match problem {
+        Error::Corrupt { file, offset, what } => {
+            format!("{}: damaged at byte {offset}: {what}", file.display())
         }
-        out.flush()?;
-        Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
+        problem => problem.to_string(),
+    }
+}
+
+/// What to do about damage.
+fn remedy(problems: &[Error]) -> Option<&'static str> {
+    let is_journal = |problem: &Error| match problem {
+        Error::Corrupt { file, .. } => Some(file.file_name() == Some(JOURNAL_NAME.as_ref())),
+        _ => None,
+    };
+    let damaged: Vec<bool> = problems.iter().filter_map(is_journal).collect();
+    match damaged[..] {
+        [] => None,
+        _ if damaged.iter().all(|&is_journal| is_journal) => Some(
+            "the database is whole; only what `solera explain` tells of its tuning is lost, and TUNED can be removed",
+        ),
+        _ => Some(
+            "restore the database from a backup (a checkpoint on the same disk shares its files), or load what \
+             `solera scan` can still read into a new one",
+        ),
     }
 }
 
@@ -71,7 +115,7 @@ fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
 
 /// A problem in words, and apart where it is and what is wrong there.
 fn problem_json(problem: &Error) -> Value {
-    let mut object = json!({ "problem": problem.to_string() });
+    let mut object = json!({ "problem": words(problem) });
     let (file, offset, what) = match problem {
         Error::Corrupt { file, offset, what } => (file, Some(*offset), what.clone()),
         Error::NewerFormat { file, found, .. } => (file, None, format!("format version {found}")),
@@ -88,6 +132,10 @@ fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
     for file in &report.files {
         let holds = match (file.kind, file.live) {
             ("stranger", _) => "not a file of the database".to_owned(),
+            ("progress", _) => "how far a load came that was stopped".to_owned(),
+            ("temporary", _) => "left behind by a process that was killed; it may be removed".to_owned(),
+            ("observed", _) => "what the database does, for `solera control watch`".to_owned(),
+            ("tuned", _) => "why knobs were changed, for `solera explain`".to_owned(),
             (_, false) => "no longer needed; the next open removes it".to_owned(),
             ("table" | "log", _) => format!("{} entries", units::count(file.entries)),
             ("manifest", _) => units::plural(file.entries, "record"),
@@ -104,7 +152,10 @@ fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
         )?;
     }
     for problem in &report.problems {
-        writeln!(out, "{problem}")?;
+        writeln!(out, "{}", words(problem))?;
+    }
+    if let Some(remedy) = remedy(&report.problems) {
+        writeln!(out, "{remedy}")?;
     }
     let found = match report.problems.len() as u64 {
         0 => "no damage".to_owned(),

@@ -5,7 +5,7 @@
 //! refused here; the rest `Db::checkpoint` refuses.
 //!
 //! What must hold: tables are shared by hard links, so both databases lie on one file system.
-//! Tables known to be damaged are shared too: the checkpoint is made, and the command then fails
+//! Files known to be damaged are shared too: the checkpoint is made, and the command then fails
 //! and tells of them.
 //!
 //! Caller: `main`.
@@ -45,14 +45,16 @@ impl Checkpoint {
         let stats = db.stats();
         let (keyspaces, seqno) = (stats.keyspaces.len(), stats.last_seqno);
         db.close()?;
-        if self.json {
-            print_json(
+        let printed = match self.json {
+            true => print_json(
                 &json!({"to": self.to.to_string_lossy(), "keyspaces": keyspaces, "last_seqno": seqno}),
-            )?;
-        }
-        match damage(&stats.keyspaces) {
+            ),
+            false => Ok(()),
+        };
+        let found = match damage(&stats.keyspaces) {
             None => Ok(Outcome::Done),
-            Some(found) => Err(found.and("the checkpoint shares these tables, and their damage")),
-        }
+            Some(found) => Err(found.and("the checkpoint shares these files, and their damage")),
+        };
+        Failure::told(found, printed.map_err(Failure::from))
     }
 }

@@ -3,15 +3,15 @@
 //!
 //! It prints bytes of tables and entries before and after, and how long it took.
 //!
-//! What must hold: no answer changes. Damaged tables are told of, and are a failure, when all is
+//! What must hold: no answer changes. Damaged files are told of, and are a failure, when all is
 //! done.
 //!
 //! Caller: `main`.
 
 use crate::{
     escape::Notation,
-    failure::{Outcome, Result},
-    given::must_not_be_reversed,
+    failure::{Failure, Outcome, Result},
+    given::must_hold_keys,
     output::{print_json, print_text},
     target::{Place, damage},
     units,
@@ -49,7 +49,7 @@ impl Compact {
         let read =
             |argument: &Option<OsString>| argument.as_deref().map(|text| notation.read(text)).transpose();
         let (from, to) = (read(&self.from)?, read(&self.to)?);
-        must_not_be_reversed(from.as_deref().unwrap_or_default(), to.as_deref())?;
+        must_hold_keys(from.as_deref().unwrap_or_default(), to.as_deref())?;
         let start = from.map_or(Bound::Unbounded, Bound::Included);
         let end = to.map_or(Bound::Unbounded, Bound::Excluded);
 
@@ -62,7 +62,7 @@ impl Compact {
         db.close()?;
 
         let seconds = clock.monotonic_ns() as f64 / 1e9;
-        if self.json {
+        let printed = if self.json {
             print_json(&json!({
                 "keyspace": self.place.keyspace,
                 "table_bytes_before": before.table_bytes,
@@ -70,7 +70,7 @@ impl Compact {
                 "entries_before": before.entries,
                 "entries_after": after.entries,
                 "seconds": seconds,
-            }))?;
+            }))
         } else {
             print_text(&format!(
                 "{}: {} → {}, {} → {} entries, in {}",
@@ -80,8 +80,8 @@ impl Compact {
                 units::count(before.entries),
                 units::count(after.entries),
                 units::seconds(seconds)
-            ))?;
-        }
-        damage(&[after]).map_or(Ok(Outcome::Done), Err)
+            ))
+        };
+        Failure::told(damage(&[after]).map_or(Ok(Outcome::Done), Err), printed.map_err(Failure::from))
     }
 }

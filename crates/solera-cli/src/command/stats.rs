@@ -13,7 +13,7 @@
 //! Callers: `main`; `command::levels` shares the JSON.
 
 use crate::{
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::{json_bytes, print_json, print_text},
     target::{Database, damage},
     units,
@@ -38,14 +38,12 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn run(self) -> Result<Outcome> {
         let all = self.database.keyspace_stats(self.keyspace.as_deref())?;
-        for stats in &all {
-            if self.json {
-                print_json(&to_json(stats))?;
-            } else {
-                print_text(&to_text(stats))?;
-            }
-        }
-        damage(&all).map_or(Ok(Outcome::Done), Err)
+        let print = |stats: &KeyspaceStats| match self.json {
+            true => print_json(&to_json(stats)),
+            false => print_text(&to_text(stats)),
+        };
+        let printed = all.iter().try_for_each(print).map_err(Failure::from);
+        Failure::told(damage(&all).map_or(Ok(Outcome::Done), Err), printed)
     }
 }
 

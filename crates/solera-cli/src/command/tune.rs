@@ -56,11 +56,11 @@ impl Replay {
         let records = journal::read(&*operating_system(), path)
             .map_err(|error| unless_another(error.into(), path, "a tuner's journal", journal::begins))?;
         if records.is_empty() {
-            return Err(Failure::Usage(format!("{} holds no record of a tuner", path.display())));
+            return Err(Failure::Missing(format!("{} holds no record of a tuner", path.display())));
         }
         let replayed =
             replay(&records).map_err(|why| Failure::Error(format!("{}: {why}", path.display())))?;
-        if self.json {
+        let printed = if self.json {
             print_json(&json!({
                 "decisions": replayed.decisions,
                 "orders": replayed.orders,
@@ -70,7 +70,7 @@ impl Replay {
                     "then": difference.then,
                     "now": difference.now,
                 })),
-            }))?;
+            }))
         } else {
             let mut text = format!("{} decisions, {} orders", replayed.decisions, replayed.orders);
             text += &match &replayed.difference {
@@ -80,8 +80,9 @@ impl Replay {
                     difference.window, difference.then, difference.now
                 ),
             };
-            print_text(&text)?;
-        }
-        Ok(if replayed.difference.is_some() { Outcome::Damaged } else { Outcome::Done })
+            print_text(&text)
+        };
+        let found = if replayed.difference.is_some() { Outcome::Damaged } else { Outcome::Done };
+        Failure::told(Ok(found), printed.map_err(Failure::from))
     }
 }

@@ -220,3 +220,118 @@ fn dump_prints_one_json_object_a_line_without_loss() {
     let run = solera.run(["dump".into(), "--json".into(), damaged.into_os_string()]);
     assert_eq!(run.status, 4, "{run:?}");
 }
+
+/// Symptom: after a clean load `check` said that a crash tore 48 bytes off the log, and called
+/// files that Solera made strangers.
+#[test]
+fn check_knows_every_file_that_solera_makes_and_tells_of_no_crash_that_was_none() {
+    let solera = loaded();
+    let text = solera.run(["check"]).ok();
+    assert!(!text.contains("tore off"), "{text}");
+    for name in
+        ["load-0123456789abcdef.progress", "OBSERVED", "TUNED.lock", "TUNED.next", "solera-probe-1-0.tmp"]
+    {
+        solera.write(&format!("db/{name}"), "x");
+    }
+    let text = solera.run(["check"]).ok();
+    assert!(!text.contains("not a file of the database"), "{text}");
+    solera.write("db/notes.txt", "x");
+    assert!(solera.run(["check"]).ok().contains("not a file of the database"));
+    // A journal that is damaged is told of, as is what `explain` says of it.
+    solera.write("db/TUNED", "no journal\n");
+    let run = solera.run(["check"]);
+    let text = String::from_utf8(run.out).unwrap();
+    assert!(
+        run.status == 4 && text.contains("TUNED: damaged") && text.contains("database is whole"),
+        "{text}"
+    );
+    let message = solera.run(["explain"]).fails(4);
+    assert!(!message.contains("backup") && message.contains("does not need it"), "{message}");
+    solera.write("db/TUNED", "");
+    assert!(solera.run(["explain"]).fails(6).contains("it is empty"));
+    solera.run(["tune", "replay", "db/TUNED"]).fails(6);
+}
+
+/// A database with values apart from their entries, in a sorted value file, and that file.
+fn with_values_apart() -> (Solera, std::path::PathBuf) {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    solera.run(["control", "set", "separate_from=100", "--why", "test"]).ok();
+    let rows: String =
+        (0..2000).map(|i| format!("key {i:06}\t{}\n", format!("{i:04}").repeat(100))).collect();
+    solera.write("in.tsv", rows);
+    solera.run(["load", "in.tsv"]).ok();
+    solera.run(["compact"]).ok();
+    let files = fs::read_dir(solera.db()).unwrap().map(|file| file.unwrap().path());
+    let holds = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len() > 700_000;
+    let file = files.filter(holds).next().unwrap();
+    (solera, file)
+}
+
+/// Symptom: `compact`, `stats`, `levels` and `checkpoint` said nothing of value files that were
+/// damaged, cut or missing, and `check` a line for each entry. Cause: only tables were opened.
+#[test]
+fn damage_of_value_files_shows_in_all_that_show_damage_of_tables() {
+    let (solera, file) = with_values_apart();
+    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[20] ^= 1;
+    for broken in [Some(&flipped[..]), Some(&whole[..whole.len() / 2]), None] {
+        match broken {
+            Some(content) => fs::write(&file, content).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        for command in [&["stats"][..], &["levels"], &["compact"], &["checkpoint", "copy"]] {
+            let run = solera.run(command);
+            assert_eq!(run.status, 4, "{command:?}: {run:?}");
+            assert!(run.err.contains(&name), "{command:?}: {}", run.err);
+            let _ = fs::remove_dir_all(solera.path("copy"));
+        }
+        let run = solera.run(["check"]);
+        let text = String::from_utf8(run.out).unwrap();
+        assert_eq!(run.status, 4, "{text}");
+        let told = text.lines().filter(|line| line.contains("damaged at byte")).count();
+        assert!((1..=3).contains(&told) && text.contains("entries have lost their values"), "{text}");
+        assert!(!text.contains("run `solera check"), "{text}");
+    }
+}
+
+/// Symptom: a table that could not be read was not told of by `stats`, was damage to `check`, and
+/// a mistake of the command line to `get`.
+#[cfg(unix)]
+#[test]
+fn a_table_that_cannot_be_read_is_an_error_of_its_own() {
+    let solera = loaded();
+    solera.run(["compact"]).ok();
+    let table = table(&solera);
+    fs::rename(&table, solera.path("kept")).unwrap();
+    // What nobody can read, whoever runs this.
+    fs::create_dir(&table).unwrap();
+    for command in [&["stats"][..], &["levels"], &["compact"], &["get", "key 00000000"]] {
+        let run = solera.run(command);
+        assert_eq!(run.status, 7, "{command:?}: {run:?}");
+    }
+    let run = solera.run(["check"]);
+    assert_eq!(run.status, 7, "{run:?}");
+}
+
+/// Symptom: `solera check | true` exited 0 whatever was damaged. Cause: a reader that has gone was
+/// the whole outcome.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_gone_does_not_hide_damage() {
+    let solera = loaded();
+    solera.run(["compact"]).ok();
+    let table = table(&solera);
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    for command in [&["check"][..], &["stats"], &["levels"], &["compact"], &["checkpoint", "copy", "--json"]]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = solera.command(command).stdout(writer).stderr(std::process::Stdio::null()).status();
+        assert_eq!(status.unwrap().code(), Some(4), "{command:?}");
+    }
+}
