@@ -1,4 +1,5 @@
-//! The report as one web page: `render`, and `page` and `escape` for others.
+//! The report as one web page: `render`, and `page` and `escape` for others. `beginning` tells a
+//! page of ours from others.
 //!
 //! Charts and tables stand under facts about the run; colours follow the reader's preference for
 //! light or dark.
@@ -6,7 +7,8 @@
 //! What must hold: the page has no script and needs no network. Text from the machine cannot become
 //! markup.
 //!
-//! Callers: `Report::to_html`; `solera explain` makes its page by `page`; `report::chart`, `lines`
+//! Callers: `Report::to_html`; `solera explain` makes its page by `page`, and it and `solera bench`
+//! know an older one by `beginning`; `report::chart`, `lines`
 //! and `picture` use `escape`.
 
 use super::{
@@ -57,18 +59,28 @@ pub(super) fn render(report: &Report) -> String {
         charts(&mut out, report, set);
         table(&mut out, report, set);
     }
-    page("Solera benchmark", &facts(report), &out)
+    page(TITLE, &facts(report), &out)
+}
+
+/// The title of a report's page.
+pub const TITLE: &str = "Solera benchmark";
+
+/// How each page with this title begins.
+pub fn beginning(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{}</title>",
+        escape(title)
+    )
 }
 
 /// A page with a title, facts and `body`, which is HTML; nothing else in it is. A fact named
 /// `WARNING` stands out.
 pub fn page(title: &str, facts: &[(&'static str, String)], body: &str) -> String {
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{0}</title><style>{COLOURS}{STYLE}{PARTS}</style></head><body>\n<h1>{0}</h1>\n<dl>",
-        escape(title)
-    );
+    let mut out = beginning(title);
+    let _ =
+        write!(out, "<style>{COLOURS}{STYLE}{PARTS}</style></head><body>\n<h1>{}</h1>\n<dl>", escape(title));
     for (name, text) in facts {
         let class = if *name == "WARNING" { " class=\"warning\"" } else { "" };
         let _ = write!(out, "<dt>{name}</dt><dd{class}>{}</dd>", escape(text));

@@ -62,6 +62,9 @@ impl Man {
     }
 }
 
+/// What a manual page is called in messages.
+const PAGE: &str = "a manual page of this command";
+
 /// Writes the manual pages of all commands into `dir`, over older ones.
 #[expect(clippy::disallowed_methods, reason = "the pages are the user's files, not the database's")]
 fn write_pages(command: Command, dir: &Path) -> Result<()> {
@@ -76,10 +79,11 @@ fn write_pages(command: Command, dir: &Path) -> Result<()> {
     for page in std::fs::read_dir(made.path()).map_err(|error| failed(&error))? {
         let page = page.map_err(|error| failed(&error))?;
         let text = std::fs::read(page.path()).map_err(|error| failed(&error))?;
-        let is_own = |beginning: &[u8]| String::from_utf8_lossy(beginning).contains("\n.TH solera");
-        own::create(&dir.join(page.file_name()), "a manual page of this command", is_own)?
-            .write_all(&text)
-            .map_err(|error| failed(&error))?;
+        // The generator begins each page so; an older version's differs behind the name.
+        let title = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(b".TH "));
+        let name = title.and_then(|line| line.split(|&byte| byte == b' ').nth(1)).unwrap_or_default();
+        let head = [&b".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH "[..], name, b" "].concat();
+        own::write(&dir.join(page.file_name()), PAGE, |start| start.starts_with(&head), &text)?;
     }
     Ok(())
 }

@@ -9,9 +9,10 @@
 //!
 //! Caller: `main`.
 
+use super::scratch::Scratch;
 use crate::{
     failure::{Failure, Outcome, Result},
-    given::{beginning, directory},
+    given::beginning,
     output::{print_json, print_text},
     own, units,
 };
@@ -20,7 +21,7 @@ use solera::vfs::posix::PosixFs;
 use solera_tune::cost::{
     Budget, Candidate, Choice, Data, Family, Mix, Model, SIZE_RATIO_MAX, Term, Units, choose, probe::probe,
 };
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{fmt::Write as _, path::PathBuf};
 
 /// Most data for so much memory: some ten thousand write buffers, through whose flushes the model
 /// walks for each shape.
@@ -42,10 +43,10 @@ pub(crate) struct Cost {
     #[arg(long, value_name = "N", default_value = "10M", value_parser = super::bench::count)]
     entries: usize,
     /// Bytes of a key and its value
-    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = units::whole::<u64>(1, u64::MAX))]
     entry_bytes: u64,
     /// Entries that a scan returns
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = units::whole::<u64>(1, u64::MAX))]
     scan_entries: u64,
     /// Memory for one write buffer and all filters together, such as 64M
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = units::parse_bytes)]
@@ -57,10 +58,10 @@ pub(crate) struct Cost {
     #[arg(long)]
     blocks: bool,
     /// Run limit of level 0 [default: chosen]
-    #[arg(long, value_name = "K0", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K0", value_parser = units::whole::<u32>(1, 64))]
     level0: Option<u32>,
     /// Size ratio [default: chosen]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(2..=100))]
+    #[arg(long, value_name = "T", value_parser = units::whole::<u32>(2, 100))]
     size_ratio: Option<u32>,
     /// Where to measure the file system [default: the system's place for temporary files]
     #[arg(long, value_name = "DIR")]
@@ -154,15 +155,12 @@ impl Cost {
         }
         // Before the measurement, which takes a while.
         self.save_units.as_deref().map_or(Ok(()), |path| own::check(path, UNIT_COSTS, is_unit_costs))?;
-        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let fs = PosixFs::new();
-        directory(&dir, "--dir")?;
-        let units = probe(&fs, &dir)?;
+        // It goes when a signal ends the measurement.
+        let scratch = Scratch::new(self.dir.as_deref())?;
+        let units = probe(&PosixFs::new(), &scratch.path())?;
         if let Some(path) = &self.save_units {
             let text = serde_json::to_string_pretty(&units).map_err(std::io::Error::from)?;
-            let mut file = own::create(path, UNIT_COSTS, is_unit_costs)?;
-            file.write_all((text + "\n").as_bytes())
-                .map_err(|error| Failure::file("write", path.display(), &error))?;
+            own::write(path, UNIT_COSTS, is_unit_costs, (text + "\n").as_bytes())?;
         }
         Ok(units)
     }

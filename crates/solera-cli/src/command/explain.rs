@@ -14,13 +14,14 @@ use crate::{
     target::operating_system,
 };
 use serde_json::{Value, json};
+use solera::error::Error;
 use solera_bench::{
     paper::{
         Document,
         document::{Lines, Section, Table},
     },
     report::{
-        html::{escape, page},
+        html::{beginning, escape, page},
         number::Quantity,
     },
 };
@@ -31,11 +32,7 @@ use solera_tune::{
     },
     sight::{Objective, Window},
 };
-use std::{
-    fmt::Write as _,
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Write as _, path::PathBuf};
 
 /// Explain what a tuner did to a database, and why; works also while the database is open
 #[derive(Debug, clap::Args)]
@@ -60,34 +57,44 @@ Each line is a window: its number, when it ended, its context (workloads that ar
 operation cost, what it was expected to cost, and what was decided. Lines below it say what was tried, what was \
 foreseen of it, what came of it, and what was taken back and why. docs/TUNING.md says how to read it.";
 
-/// The page, empty until it is written.
-fn create_page(path: &Path) -> Result<std::fs::File> {
-    own::create(path, "a page of this command's", |beginning| {
-        beginning.is_empty() || String::from_utf8_lossy(beginning).contains("What the tuner did")
-    })
+/// What a page of this command is called in messages.
+const PAGE: &str = "a page of this command's";
+/// What its title is.
+const TITLE: &str = "What the tuner did";
+
+/// Whether a file that begins so is such a page. An empty one holds nothing to lose.
+fn is_page(start: &[u8]) -> bool {
+    start.is_empty() || start.starts_with(beginning(TITLE).as_bytes())
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<Outcome> {
         let path = self.dir.join(JOURNAL_NAME);
-        let records = read(&*operating_system(), &path)?;
+        let records = read(&*operating_system(), &path).map_err(|error| match error {
+            // The database is whole.
+            Error::Corrupt { file, offset, what } => Failure::Damage(format!(
+                "{}: damaged at byte {offset}: {what}; it only tells of the tuning, and the database does not need it: \
+                 remove it, and the next tuner begins another",
+                file.display()
+            )),
+            error => error.into(),
+        })?;
         if records.is_empty() {
-            return Err(Failure::Missing(format!(
-                "{} was never tuned: there is no {}",
-                self.dir.display(),
-                path.display()
-            )));
+            let (dir, journal) = (self.dir.display(), path.display());
+            return Err(Failure::Missing(match path.exists() {
+                true => format!("{journal} holds no record of a tuner: it is empty"),
+                false => format!("{dir} was never tuned: there is no {journal}"),
+            }));
         }
         // Before anything is printed: a page that cannot be made is a mistake of the command line.
-        let mut page = self.page.as_deref().map(create_page).transpose()?;
+        self.page.as_deref().map_or(Ok(()), |path| own::check(path, PAGE, is_page))?;
         if self.json {
             records.iter().try_for_each(|record| print_json(&to_json(record)))?;
         } else {
             print_text(&self.to_text(&records))?;
         }
-        if let (Some(file), Some(path)) = (&mut page, &self.page) {
-            file.write_all(to_page(&document(&records)).as_bytes())
-                .map_err(|error| Failure::file("write", path.display(), &error))?;
+        if let Some(path) = &self.page {
+            own::write(path, PAGE, is_page, to_page(&document(&records)).as_bytes())?;
         }
         Ok(Outcome::Done)
     }
@@ -238,7 +245,7 @@ fn document(records: &[Record]) -> Document {
     let columns = vec!["window".into(), "what was decided".into()];
     let table = Table { title: "decisions".into(), columns, rows };
     Document {
-        title: "What the tuner did".into(),
+        title: TITLE.into(),
         facts,
         sections: vec![Section {
             title: "Timeline".into(),

@@ -1,11 +1,11 @@
-//! The directory that a measurement makes its databases in: `Scratch`.
+//! The directory that a measurement makes its databases and other files in: `Scratch`.
 //!
 //! It lies in a given parent, or in the system's place for such.
 //!
 //! What must hold: it is gone when the measurement ends, and when a signal ends it, though other
 //! threads still write there. One that a signal cannot remove is named.
 //!
-//! Callers: `command::bench`, `command::paper` and `command::space`.
+//! Callers: `command::bench`, `command::cost`, `command::paper` and `command::space`.
 
 use crate::{
     failure::{Failure, Result},
@@ -30,7 +30,7 @@ impl Scratch {
         let made = made.map_err(|error| Failure::file("make a directory in", parent.display(), &error))?;
         let path = made.path().to_path_buf();
         signal::end_at_once(Box::new(move || match remove(&path) {
-            true => "stopped; the temporary databases are removed".to_owned(),
+            true => "stopped; its temporary files are removed".to_owned(),
             false => format!("stopped; remove {}, which could not be removed", path.display()),
         }))?;
         Ok(Scratch(made))
