@@ -1,5 +1,6 @@
-//! The file behind `--bad-lines`, or `load.progress`: `Report`, which lines were left out and why;
-//! and `Mark`, how far a load has come.
+//! The file behind `--bad-lines`, or the note of progress in a database's directory: `Report`, which
+//! lines were left out and why; and `Mark`, how far a load has come. `progress_name` and `stopped`
+//! are of such notes.
 //!
 //! It is JSON lines. The first says what was loaded into which keyspace. Then come bad lines
 //! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where not UTF-8) and marks
@@ -7,12 +8,14 @@
 //!
 //! What must hold: a mark is written only after everything up to it is durable, so a load may go on
 //! from the last one. What stands after it is cut off on resuming. Resuming refuses the report of
-//! another load. A new load replaces any report, and leaves every other file alone.
+//! another load. A new load replaces any report, and leaves every other file alone. A note of
+//! progress is named by its load, so that no other load touches it.
 //!
 //! Caller: `command::load`.
 
 use crate::{
     failure::{Failure, Result},
+    given::beginning,
     output::json_bytes,
     own,
     record::Passed,
@@ -23,6 +26,7 @@ use std::{
     io::{BufRead, BufReader, BufWriter, Seek, Write},
     path::{Path, PathBuf},
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,13 +86,12 @@ pub(crate) struct Report {
 
 impl Report {
     /// Starts a report, replacing an older one. `load` describes what is loaded, for
-    /// [`Report::resume`]. A file that is no report is left alone.
-    pub(crate) fn create(path: &Path, load: &Value) -> Result<Report> {
-        let file = own::create_anywhere(path, NOUN, is_report)?;
-        let mut report = Report { path: path.to_owned(), out: BufWriter::new(file) };
-        report.line(load)?;
-        report.flush()?;
-        Ok(report)
+    /// [`Report::resume`]. A file that is no report is left alone, unless its name is `ours`: then
+    /// it is one that was torn.
+    pub(crate) fn create(path: &Path, load: &Value, ours: bool) -> Result<Report> {
+        let line = format!("{load}\n");
+        let file = own::replace(path, NOUN, |beginning| ours || is_report(beginning), line.as_bytes())?;
+        Ok(Report { path: path.to_owned(), out: BufWriter::new(file) })
     }
 
     /// Fails if there is a file that is no report.
@@ -96,17 +99,14 @@ impl Report {
         own::check(path, NOUN, is_report)
     }
 
-    /// Opens the report of an earlier load to go on with it, and says how far that had come. Fails
-    /// if the report is of another load than `load`.
-    pub(crate) fn resume(path: &Path, load: &Value) -> Result<(Report, Mark)> {
+    /// Opens the report of an earlier load to go on with it, and says how far that had come; `None`
+    /// if it is no report, or lost its beginning. Fails if it is of another load than `load`.
+    pub(crate) fn resume(path: &Path, load: &Value) -> Result<Option<(Report, Mark)>> {
         let failed = |op, error: std::io::Error| Failure::file(op, path.display(), &error);
-        let none = || {
-            Failure::Usage(format!("{} is not the report of a load; start without --resume", path.display()))
-        };
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| failed("open", e))?;
         // A device may have no end.
         if !file.metadata().map_err(|e| failed("look at", e))?.is_file() {
-            return Err(none());
+            return Ok(None);
         }
         let (mut lines, mut line) = (BufReader::new(&file), Vec::new());
         let mut mark = Mark::default();
@@ -129,13 +129,13 @@ impl Report {
             }
         }
         if keep == 0 {
-            return Err(none());
+            return Ok(None);
         }
         // Another program's file is never shortened: what stands behind the last mark must be a
         // report's.
         file.set_len(keep as u64).map_err(|e| failed("shorten", e))?;
         file.seek(std::io::SeekFrom::End(0)).map_err(|e| failed("write", e))?;
-        Ok((Report { path: path.to_owned(), out: BufWriter::new(file) }, mark))
+        Ok(Some((Report { path: path.to_owned(), out: BufWriter::new(file) }, mark)))
     }
 
     /// Adds a bad line.
@@ -168,17 +168,43 @@ impl Report {
 /// The field of a description that says which keyspace of its name was loaded into.
 pub(crate) const KEYSPACE_NUMBER: &str = "keyspace_number";
 
+/// `load` without the number of its keyspace.
+fn unnumbered(load: &Value) -> Value {
+    let mut load = load.clone();
+    load.as_object_mut().and_then(|fields| fields.remove(KEYSPACE_NUMBER));
+    load
+}
+
+/// What the note of progress of `load` is called.
+pub(crate) fn progress_name(load: &Value) -> String {
+    format!("{PROGRESS}{:016x}{PROGRESS_END}", xxh3_64(unnumbered(load).to_string().as_bytes()))
+}
+
+/// How such names begin and end.
+const PROGRESS: &str = "load-";
+const PROGRESS_END: &str = ".progress";
+
+/// What was loaded by the loads that were stopped in the database at `dir`, as far as their notes
+/// tell.
+pub(crate) fn stopped(dir: &Path) -> Vec<Value> {
+    let Ok(files) = std::fs::read_dir(dir) else { return Vec::new() };
+    let is_note = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(PROGRESS) && name.ends_with(PROGRESS_END)
+    };
+    let first_line = |path: PathBuf| {
+        let text = beginning(&path).ok()?;
+        serde_json::from_slice(text.split(|&byte| byte == b'\n').next()?).ok()
+    };
+    files.flatten().map(|file| file.path()).filter(is_note).filter_map(first_line).collect()
+}
+
 /// Fails unless the report at `path`, which describes its load as `found`, is one of `load`.
 fn check_description(path: &Path, found: &Value, load: &Value) -> Result<()> {
     if found == load {
         return Ok(());
     }
     let path = path.display();
-    let unnumbered = |description: &Value| {
-        let mut description = description.clone();
-        description.as_object_mut().and_then(|fields| fields.remove(KEYSPACE_NUMBER));
-        description
-    };
     Err(Failure::Usage(match unnumbered(found) == unnumbered(load) {
         true => format!(
             "the keyspace was dropped and made again since the load of {path} was stopped, and what it had loaded is gone; \
@@ -220,13 +246,13 @@ mod tests {
         let passed = Passed { bytes: 99, hash: 0xfe };
         let first = Mark { through_line: 10, loaded: 9, bad: 1, complete: false, passed, seqno: 7 };
         {
-            let mut report = Report::create(&path, &load).unwrap();
+            let mut report = Report::create(&path, &load, false).unwrap();
             report.bad_line(3, "short", b"a\xff").unwrap();
             report.mark(first).unwrap();
             report.bad_line(12, "short", b"b").unwrap();
             report.flush().unwrap();
         }
-        let (mut report, mark) = Report::resume(&path, &load).unwrap();
+        let (mut report, mark) = Report::resume(&path, &load).unwrap().unwrap();
         assert_eq!(mark, first);
         report.bad_line(12, "again", b"b").unwrap();
         report.mark(Mark { through_line: 20, loaded: 18, bad: 2, complete: true, ..first }).unwrap();
@@ -239,31 +265,33 @@ mod tests {
              {\"through_line\":20,\"loaded\":18,\"bad\":2,\"bytes\":99,\"hash\":\"00000000000000fe\",\"seqno\":7,\
              \"complete\":true}\n"
         );
-        assert!(Report::resume(&path, &load).unwrap().1.complete);
+        assert!(Report::resume(&path, &load).unwrap().unwrap().1.complete);
     }
 
     #[test]
     fn a_report_without_a_mark_starts_at_the_beginning() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bad.jsonl");
-        drop(Report::create(&path, &json!(1)).unwrap());
-        assert_eq!(Report::resume(&path, &json!(1)).unwrap().1, Mark::default());
+        drop(Report::create(&path, &json!(1), false).unwrap());
+        assert_eq!(Report::resume(&path, &json!(1)).unwrap().unwrap().1, Mark::default());
     }
 
     #[test]
     fn the_report_of_another_load_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bad.jsonl");
-        drop(Report::create(&path, &json!({"format": "csv"})).unwrap());
+        drop(Report::create(&path, &json!({"format": "csv"}), false).unwrap());
         let before = content(&path);
         assert!(matches!(Report::resume(&path, &json!({"format": "tsv"})), Err(Failure::Usage(_))));
         assert_eq!(content(&path), before);
         let path = dir.path().join("letter");
         OpenOptions::new().create_new(true).write(true).open(&path).unwrap().write_all(b"not ours").unwrap();
-        assert!(matches!(Report::create(&path, &json!(1)), Err(Failure::Usage(_))));
+        assert!(matches!(Report::create(&path, &json!(1), false), Err(Failure::Usage(_))));
         assert_eq!(content(&path), "not ours");
         let empty = dir.path().join("empty");
         drop(OpenOptions::new().create_new(true).write(true).open(&empty).unwrap());
-        assert!(matches!(Report::resume(&empty, &json!(1)), Err(Failure::Usage(_))));
+        assert!(Report::resume(&empty, &json!(1)).unwrap().is_none());
+        drop(Report::create(&empty, &json!(1), true).unwrap());
+        assert_eq!(content(&empty), "1\n", "one of ours that was torn is replaced");
     }
 }

@@ -1,4 +1,5 @@
-//! Being told to stop by Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: `watch`, `stop_asked`, `end_at_once`.
+//! Being told to stop by Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: `watch`, `stop_asked`, `end_at_once`;
+//! and not to be ended by a limit of file sizes: `survive_limits`.
 //!
 //! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
 //! measurement has nothing to finish: it calls `end_at_once`, and a signal ends it. Either gives
@@ -9,7 +10,8 @@
 //! stop within `GRACE` (3 s), since it waits for its input, is ended. A second signal ends it at
 //! once, without last words.
 //!
-//! Callers: `command::load` (`watch`), `command::scratch` (`end_at_once`).
+//! Callers: `command::load` and `trace replay` (`watch`), `command::scratch` (`end_at_once`), and
+//! `main`.
 
 use crate::{
     failure::{Failure, Result},
@@ -61,6 +63,16 @@ pub(crate) fn end_at_once(last_words: LastWords) -> Result<()> {
         }
         std::process::exit(STATUS);
     })
+}
+
+/// Has a write fail that makes a file larger than this process may, instead of ending the process
+/// without a word.
+pub(crate) fn survive_limits() {
+    #[cfg(unix)]
+    // SAFETY: to ignore a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Has `handler` called for each signal that ends a command, but for a hang-up that is ignored.

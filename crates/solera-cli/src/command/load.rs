@@ -6,10 +6,10 @@
 //!
 //! What must hold: a load that was killed leaves a prefix; a sorted one leaves all or nothing, and
 //! cannot be resumed. A load that ends by itself on a signal or an error of the input keeps what
-//! came before. How far it came stands in the report of `--bad-lines`, or else in `load.progress`
-//! in the database's directory. A mark is written only after everything up to it is durable.
-//! Resuming refuses other options, and an input that is another one up to the mark. It refuses a
-//! database that is another one or older than the mark, and a keyspace that was made anew.
+//! came before. How far it came stands in the report of `--bad-lines`, or else in a note in the
+//! database's directory, named by the load. A mark is written only after everything up to it is
+//! durable. Resuming refuses other options, and an input that is another one up to the mark. It
+//! refuses a database that is another one or older than the mark, and a keyspace that was made anew.
 //!
 //! Caller: `main`.
 
@@ -22,7 +22,7 @@ use crate::{
     output::{print_json, print_text, say},
     own, progress,
     record::{Format, Next, Options, Record, Records, Selectors},
-    report::{KEYSPACE_NUMBER, Mark, Report},
+    report::{self, KEYSPACE_NUMBER, Mark, Report},
     signal,
     target::NewPlace,
     units,
@@ -39,6 +39,10 @@ use solera::{
 use std::{
     cmp::Ordering,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{self, AtomicBool},
+    },
     time::Duration,
 };
 
@@ -88,7 +92,7 @@ pub(crate) struct Load {
     #[arg(long, conflicts_with_all = ["batch", "resume"])]
     sorted: bool,
     /// Records written at once; a batch also ends at 1 MiB
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = units::whole::<u64>(1, 1_000_000))]
     batch: u64,
     /// Report every bad line to this file, and how far the load has come
     #[arg(long, value_name = "FILE")]
@@ -133,7 +137,8 @@ and the exit status is 3. Without --bad-lines the first of them are named on sta
 JSON lines; `jq -r 'select(.text).text' REPORT` gives the lines again, to be mended and loaded. FILE is made, or \
 replaced if it is the report of an earlier load; any other file is left alone.
 
-A load that was stopped, by a signal or a full disk, goes on with the same arguments and --resume. So does one that \
+A load that was stopped, by a signal or a full disk, goes on with the same arguments and --resume; --trace then needs \
+the name of a new file. So does one that \
 was complete and whose input has more lines now. The lines that were loaded must be the same: their hash is compared. \
 A --sorted load is the exception.
 
@@ -148,6 +153,8 @@ Examples:
 
 /// The keyspace that every database has.
 const DEFAULT_KEYSPACE: &str = "default";
+/// What is said of a load that was stopped before it began.
+const NOT_BEGUN: &str = "stopped by a signal; nothing is loaded";
 /// Bytes after which a batch is written whatever its count.
 const BATCH_BYTES: usize = 1 << 20;
 /// Bad lines that are named on standard error when there is no report.
@@ -158,8 +165,6 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 const STANDARD_INPUT: &str = "/dev/stdin";
 /// Time between two marks in the report; each costs a sync.
 const MARK_NS: u64 = 2_000_000_000;
-/// Where a load without `--bad-lines` notes how far it has come, in the database's directory.
-const PROGRESS: &str = "load.progress";
 
 impl Load {
     pub(crate) fn run(self) -> Result<Outcome> {
@@ -175,6 +180,19 @@ impl Load {
             bom: self.bom,
             key_bits: self.key_bits,
         };
+        let resume = match self.sorted {
+            true => "the rest can be loaded from an input without them",
+            false => "go on with the same arguments and --resume",
+        };
+        // Before the input is looked at, which takes long if it is compressed.
+        let begun = Arc::new(AtomicBool::new(false));
+        let has_begun = begun.clone();
+        signal::watch(Box::new(move || match has_begun.load(atomic::Ordering::Acquire) {
+            true => {
+                format!("stopped while waiting for the input; what was written before is in; {resume}")
+            }
+            false => NOT_BEGUN.to_owned(),
+        }))?;
         // The input and its options are looked at first: nothing is created for a load that cannot
         // start.
         let input = Input::open(&self.input)?;
@@ -192,6 +210,9 @@ impl Load {
             database.must_exist()?;
         }
 
+        if signal::stop_asked() {
+            return Err(Failure::Interrupted(NOT_BEGUN.to_owned()));
+        }
         let mut engine = solera::Options::new();
         if let Some(bytes) = self.memory {
             engine = engine.memory(bytes);
@@ -207,16 +228,11 @@ impl Load {
         let recording = self.trace.as_deref().map(record).transpose()?;
         let keyspace = self.keyspace(&db)?;
         let tuner = self.tuning.start(&db, &self.place.place.keyspace)?;
-        let resume = match self.sorted {
-            true => "the rest can be loaded from an input without them",
-            false => "go on with the same arguments and --resume",
-        };
         // Before there is a note of how far the load has come: a user that sees one may stop the
         // load.
-        signal::watch(Box::new(move || {
-            format!("stopped while waiting for the input; what was written before is in; {resume}")
-        }))?;
-        let (report, before) = self.report(&db, format)?;
+        begun.store(true, atomic::Ordering::Release);
+        let description = self.description(&db, format);
+        let (report, before) = self.report(&description)?;
         if db.last_seqno() < before.seqno {
             return Err(Failure::Usage(format!(
                 "{} is not the database that the load had written to, or an older copy of it: it has come to operation \
@@ -243,20 +259,24 @@ impl Load {
             true => load.ingest(&keyspace)?,
             false => load.write(&db, &keyspace, self.batch),
         };
-        loaded.map_err(|failure| match failure {
+        let ended = loaded.and_then(|()| {
+            // What is left in the log would be replayed by the next open.
+            let synced = keyspace.flush().and_then(|()| db.sync()).map_err(Failure::from);
+            synced.and_then(|()| load.finish(&db)).map_err(|failure| failure.and(load.how_many()))
+        });
+        ended.map_err(|failure| match failure {
             // There is nothing to go on with.
             Failure::Usage(_) => failure,
             _ => failure.and(resume),
         })?;
-        // What is left in the log would be replayed by the next open.
-        keyspace.flush()?;
-        db.sync()?;
-        load.finish(&db)?;
         if self.bad_lines.is_none() {
             // Nothing is left to go on with. One that stays is replaced by the next load.
-            let _ = remove_progress(&database.path().join(PROGRESS));
+            let _ = remove_progress(&self.progress(&description));
         }
-        let recorded = recording.map(Recording::finish).transpose()?;
+        let recorded = recording.map(|recording| {
+            let path = recording.path().to_owned();
+            (path, recording.finish())
+        });
         Tuning::end(tuner);
         drop((publisher, keyspace));
         db.close()?;
@@ -290,24 +310,50 @@ impl Load {
         self.bad_lines.as_deref().map_or(Ok(()), Report::check)
     }
 
+    /// Where a load without `--bad-lines` notes how far it has come.
+    fn progress(&self, description: &Value) -> PathBuf {
+        self.place.place.database.path().join(report::progress_name(description))
+    }
+
     /// The report to write to, and how far an earlier load came.
-    fn report(&self, db: &Db, format: Format) -> Result<(Option<Report>, Mark)> {
-        let description = self.description(db, format);
-        let in_database = self.place.place.database.path().join(PROGRESS);
+    fn report(&self, description: &Value) -> Result<(Option<Report>, Mark)> {
+        let in_database = self.progress(description);
         let path = self.bad_lines.as_ref().unwrap_or(&in_database);
         if self.resume {
-            if self.bad_lines.is_none() && !path.exists() {
-                return Err(Failure::Usage(format!(
-                    "{} has no load that was stopped; start without --resume",
-                    self.place.place.database.path().display()
-                )));
-            }
-            return Report::resume(path, &description).map(|(report, mark)| (Some(report), mark));
+            let found = match self.bad_lines.is_none() && !path.exists() {
+                true => None,
+                false => Report::resume(path, description)?,
+            };
+            return match found {
+                Some((report, mark)) => Ok((Some(report), mark)),
+                None => Err(self.nothing_to_resume()),
+            };
         }
         match self.sorted && self.bad_lines.is_none() {
             true => Ok((None, Mark::default())),
-            false => Ok((Some(Report::create(path, &description)?), Mark::default())),
+            false => {
+                let report = Report::create(path, description, self.bad_lines.is_none())?;
+                Ok((Some(report), Mark::default()))
+            }
         }
+    }
+
+    /// What to say if there is no report of this load.
+    fn nothing_to_resume(&self) -> Failure {
+        if let Some(path) = &self.bad_lines {
+            let path = path.display();
+            return Failure::Usage(format!("{path} is not the report of a load; start without --resume"));
+        }
+        let dir = self.place.place.database.path();
+        let others: Vec<String> = report::stopped(dir).iter().map(Value::to_string).collect();
+        let others = match others[..] {
+            [] => String::new(),
+            _ => format!(", or give the input and options of one that was: {}", others.join(", ")),
+        };
+        Failure::Usage(format!(
+            "{} has no load that was stopped of this input with these options; start without --resume{others}",
+            dir.display()
+        ))
     }
 
     fn format(&self) -> Result<Format> {
@@ -387,7 +433,38 @@ impl Load {
         })
     }
 
-    fn summarise(&self, load: &Loading, before: Mark, recorded: Option<&Recorded>) -> Result<Outcome> {
+    /// Prints what was done. A trace that is not whole is a failure.
+    fn summarise(
+        &self,
+        load: &Loading,
+        before: Mark,
+        recorded: Option<&(PathBuf, solera::Result<Recorded>)>,
+    ) -> Result<Outcome> {
+        let lost = recorded.and_then(|(path, recorded)| {
+            let error = match recorded {
+                Ok(recorded) => recorded.failure.as_ref()?,
+                Err(error) => error,
+            };
+            let why = Failure::from(error.clone());
+            Some(format!("{why}; {} lacks operations, though all records are loaded", path.display()))
+        });
+        let recorded = recorded.and_then(|(_, recorded)| recorded.as_ref().ok());
+        let printed = self.print_summary(load, before, recorded, lost.as_deref());
+        let found = match lost {
+            Some(lost) => Err(Failure::Error(lost)),
+            None if load.mark.bad > 0 => Ok(Outcome::Partly),
+            None => Ok(Outcome::Done),
+        };
+        Failure::told(found, printed)
+    }
+
+    fn print_summary(
+        &self,
+        load: &Loading,
+        before: Mark,
+        recorded: Option<&Recorded>,
+        lost: Option<&str>,
+    ) -> Result<()> {
         let mark = load.mark;
         let seconds = load.clock.monotonic_ns() as f64 / 1e9;
         let loaded = mark.loaded - before.loaded;
@@ -406,6 +483,9 @@ impl Load {
             if let Some(recorded) = recorded {
                 summary["traced"] = recorded.operations.into();
                 summary["trace_dropped"] = recorded.dropped.into();
+            }
+            if let Some(lost) = lost {
+                summary["trace_failure"] = lost.into();
             }
             print_json(&summary)?;
         } else {
@@ -436,7 +516,7 @@ impl Load {
             }
             print_text(&text)?;
         }
-        Ok(if mark.bad > 0 { Outcome::Partly } else { Outcome::Done })
+        Ok(())
     }
 }
 
@@ -576,7 +656,7 @@ impl Loading {
                 }
                 let now_ns = self.clock.monotonic_ns();
                 if self.report.is_some() && now_ns - marked_ns >= MARK_NS {
-                    self.write_mark(db)?;
+                    self.write_mark(db).map_err(|failure| failure.and(self.how_many()))?;
                     marked_ns = now_ns;
                 }
             }
@@ -586,8 +666,12 @@ impl Loading {
             if matches!(failure, Failure::Usage(_)) {
                 return Err(failure);
             }
-            keyspace.flush()?;
-            self.write_mark(db)?;
+            let noted = keyspace.flush().map_err(Failure::from).and_then(|()| self.write_mark(db));
+            let failure = match noted {
+                // What fails once fails again: of a full report that is said once.
+                Err(again) if again.to_string() != failure.to_string() => failure.and(again),
+                _ => failure,
+            };
             Err(failure.and(self.how_many()))
         })
     }

@@ -15,7 +15,10 @@ use crate::{
     units,
 };
 use serde_json::json;
-use solera::{Durability, Options, key::VALUE_BYTES_MAX};
+use solera::{
+    Durability, Options,
+    key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+};
 use std::{ffi::OsString, io::Read, time::Duration};
 
 /// Store a value under a key, durably; creates the database if there is none
@@ -58,6 +61,14 @@ impl Put {
                 value
             }
         };
+        // Before a database is made for what it refuses.
+        for (what, bytes, max) in
+            [("key", key.len() as u64, KEY_BYTES_MAX as u64), ("value", value.len() as u64, VALUE_BYTES_MAX)]
+        {
+            if bytes > max {
+                return Err(Failure::Usage(format!("a {what} has at most {max} bytes, not {bytes}")));
+            }
+        }
         let db = self.place.open_or_create(Options::new().durability(Durability::Sync))?;
         let keyspace = db.keyspace(&self.place.place.keyspace)?;
         match self.ttl {

@@ -60,6 +60,13 @@ impl Solera {
         self.path("db")
     }
 
+    /// The notes of loads that were stopped, or work.
+    pub(crate) fn notes(&self) -> Vec<PathBuf> {
+        let Ok(files) = fs::read_dir(self.db()) else { return Vec::new() };
+        let files = files.map(|file| file.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|end| end == "progress")).collect()
+    }
+
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, content).unwrap();
