@@ -163,10 +163,55 @@ fn what_is_no_whole_trace_is_told_with_its_place() {
     assert!(text.contains("the recording was not ended"), "{text}");
     assert!(text.contains("bytes are not whole and left out"), "{text}");
     solera.run(["trace", "show", "nothing.trace"]).fails(6);
-    solera.run(["trace", "replay", "all.trace", "--speed", "0"]).fails(2);
-    solera.run(["trace", "replay", "all.trace", "--speed", "2", "--asap"]).fails(2);
-    solera.run(["trace", "replay", "all.trace", "--value-bytes", "2"]).fails(2);
+    let replay = ["trace", "replay", "all.trace", "--dir", "db"];
+    for wrong in [&["--speed", "0"][..], &["--speed", "2", "--asap"], &["--value-bytes", "2"]] {
+        solera.run([&replay[..], wrong].concat()).fails(2);
+    }
     assert!(!solera.db().exists(), "nothing was made for a trace that was not read");
+}
+
+/// Symptom: a replay took SOLERA_DIR and wrote made-up values over the real ones. Cure: the database
+/// is named, and one that has entries is refused unless the user says otherwise.
+#[test]
+fn a_replay_writes_over_entries_only_if_told() {
+    let solera = Solera::new();
+    solera.write("in.tsv", "a\t1\nb\t2\n");
+    solera.run(["load", "--trace", "load.trace", "in.tsv"]).ok();
+    let replay = ["trace", "replay", "load.trace", "--asap"];
+    assert!(solera.run(replay).fails(2).contains("--dir"));
+    let named = [&replay[..], &["--dir", "db"]].concat();
+    let message = solera.run(&named).fails(2);
+    assert!(message.contains("has entries") && message.contains("--overwrite"), "{message}");
+    assert_eq!(solera.run(["scan"]).ok(), "a\t1\nb\t2\n");
+    let report = json(&solera.run([&named[..], &["--overwrite", "--json"]].concat()).ok());
+    assert_eq!((&report["operations"], &report["cut_bytes"]), (&2.into(), &0.into()));
+}
+
+/// Symptom: a replay that a signal ended said nothing.
+#[cfg(unix)]
+#[test]
+fn a_replay_that_a_signal_stops_says_how_far_it_came() {
+    let solera = Solera::new();
+    let db = Db::open(solera.path("recorded")).unwrap();
+    let recording = db.control().trace(&solera.path("slow.trace"), TraceOptions::new()).unwrap();
+    db.put(b"first", b"1").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    db.put(b"second", b"2").unwrap();
+    recording.finish().unwrap();
+    drop(db);
+    // The second operation comes minutes after the first.
+    let mut replay = solera.command(["trace", "replay", "slow.trace", "--dir", "copy", "--speed", "0.0001"]);
+    let child =
+        replay.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    while !solera.path("copy").join("CURRENT").exists() {
+        std::thread::yield_now();
+    }
+    let kill = ["-INT", &child.id().to_string()].map(str::to_owned);
+    assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+    let stopped = child.wait_with_output().unwrap();
+    let message = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{message}");
+    assert!(message.contains(" of 2 operations done"), "{message}");
 }
 
 /// Symptom: a trace that was cut before its first operation was "from 1970-01-01".

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     command::tuning::Tuning,
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::{print_json, print_text},
-    progress,
+    progress, signal,
     target::Database,
     units,
 };
@@ -47,8 +47,13 @@ use std::{
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Replay {
-    #[command(flatten)]
-    database: Database,
+    /// Directory of the database; SOLERA_DIR, which may name one in use, is not taken
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Also into a database that has entries: what the trace writes takes the place of what is
+    /// there, and keyspaces that it drops are gone
+    #[arg(long)]
+    overwrite: bool,
     /// The trace
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -63,7 +68,7 @@ pub(crate) struct Replay {
     preload: bool,
     /// Bytes of a value that is preloaded [default: the mean of those that the trace puts in the
     /// keyspace, or 100]
-    #[arg(long, value_name = "BYTES", requires = "preload", value_parser = clap::value_parser!(u32))]
+    #[arg(long, value_name = "BYTES", requires = "preload", value_parser = units::whole::<u32>(0, u32::MAX.into()))]
     value_bytes: Option<u32>,
     /// Memory that the engine may use, such as 64M or 1G
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
@@ -81,8 +86,8 @@ keyspaces are made where they are missing, the database too. Values have the rec
 does not compress. What had a time to live gets one of ten years. Operands are merged as the keyspace's own operator says, \
 and where it has none the largest stands.
 
-To find what the recorded process found, replay into a checkpoint of its database from before the recording, or \
-give --preload. A trace of hashed keys has lost their order: its scans begin elsewhere, and its range deletions are \
+To find what the recorded process found, replay into a checkpoint of its database from before the recording, with \
+--overwrite, or give --preload. A trace of hashed keys has lost their order: its scans begin elsewhere, and its range deletions are \
 left out and counted.";
 
 /// Bytes of a preloaded value if neither the trace nor the user says.
@@ -93,6 +98,28 @@ const TTL: Duration = Duration::from_secs(10 * 365 * 86_400);
 const VALUE_BEGINS: usize = 4096;
 /// Waiting for less than this costs more than being early.
 const WAIT_NS_MIN: u64 = 20_000;
+/// Between two looks whether a signal has come.
+const WAIT_NS_MAX: u64 = 100_000_000;
+
+/// Fails if a signal has asked to stop; [`stopped`] says so.
+fn go_on() -> Result<(), Error> {
+    match signal::stop_asked() {
+        true => Err(Error::Closed),
+        false => Ok(()),
+    }
+}
+
+/// The failure of a replay that has done so many operations, if a signal is the reason.
+fn stopped(failure: Failure, done: u64, summary: &Summary) -> Failure {
+    if !signal::stop_asked() {
+        return failure;
+    }
+    Failure::Interrupted(format!(
+        "stopped by a signal; {} of {} done",
+        units::count(done),
+        units::plural(summary.operations(), "operation")
+    ))
+}
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
@@ -101,6 +128,7 @@ fn speed(text: &str) -> Result<f64, String> {
 
 impl Replay {
     pub(crate) fn run(self) -> Result<Outcome> {
+        signal::watch(Box::new(|| "stopped while an operation waited; those before it are done".to_owned()))?;
         let bytes = std::fs::metadata(&self.file).ok().map(|file| file.len());
         let bar = progress::bar(bytes);
         bar.set_message("counting");
@@ -109,27 +137,37 @@ impl Replay {
         if let Some(memory) = self.memory {
             options = options.memory(memory);
         }
-        let db = self.database.open_or_create(options)?;
+        let database = Database { dir: self.dir.clone() };
+        let db = database.open_or_create(options)?;
+        if !self.overwrite && db.stats().keyspaces.iter().any(|keyspace| keyspace.entries > 0) {
+            return Err(Failure::Usage(format!(
+                "{} has entries, which the trace would write over with made-up values; replay into a new directory or a \
+                 checkpoint, or say --overwrite",
+                self.dir.display()
+            )));
+        }
         let tuner = self.tuning.start(&db, "default")?;
         let clock = SystemClock::new();
         let mut replaying = Replaying::new(db, &summary, &clock);
         if self.preload {
             bar.set_message("preloading");
-            self.preload(&mut replaying, &summary, &bar)?;
+            self.preload(&mut replaying, &summary, &bar).map_err(|failure| stopped(failure, 0, &summary))?;
         }
         bar.set_message("replaying");
         bar.set_position(0);
         bar.reset_eta();
         let speed = (!self.asap).then_some(self.speed);
         let begun_ns = clock.monotonic_ns();
-        read_trace(&self.file, |traced| {
+        let replayed = read_trace(&self.file, |traced| {
             bar.set_position(traced.offset);
             if let Some(speed) = speed {
                 let after_us = traced.unix_us.saturating_sub(summary.first_us);
                 replaying.wait_until(begun_ns.saturating_add((after_us as f64 * 1e3 / speed) as u64));
             }
+            go_on()?;
             replaying.step(traced)
-        })?;
+        });
+        replayed.map_err(|failure| stopped(failure, replaying.done.operations(), &summary))?;
         bar.finish_and_clear();
         let seconds = (clock.monotonic_ns() - begun_ns) as f64 / 1e9;
         let (db, done) = (replaying.db, replaying.done);
@@ -142,6 +180,7 @@ impl Replay {
             report.insert("recorded_seconds".into(), summary.seconds().into());
             report.insert("dropped".into(), summary.dropped.into());
             report.insert("ended".into(), ending.ended.into());
+            report.insert("cut_bytes".into(), ending.cut_bytes.into());
             print_json(&report.into())?;
         } else {
             let mut text = done.to_text(seconds, summary.seconds());
@@ -162,6 +201,7 @@ impl Replay {
         bar.set_position(0);
         read_trace(&self.file, |traced| {
             bar.set_position(traced.offset);
+            go_on()?;
             let name = names.of(&traced.operation);
             let (key, found) = match traced.operation {
                 Operation::Lookup { key, found, .. } => (key, found),
@@ -250,11 +290,19 @@ impl<'c> Replaying<'c> {
 
     /// Waits for the moment of an operation, and notes how late it is if that is past.
     fn wait_until(&mut self, due_ns: u64) {
-        let now = self.clock.monotonic_ns();
-        match due_ns.checked_sub(now) {
-            Some(early) if early > WAIT_NS_MIN => self.clock.sleep(Duration::from_nanos(early)),
-            Some(_) => {}
-            None => self.done.late_ns = self.done.late_ns.max(now - due_ns),
+        loop {
+            let now = self.clock.monotonic_ns();
+            let Some(early) = due_ns.checked_sub(now) else {
+                self.done.late_ns = self.done.late_ns.max(now - due_ns);
+                return;
+            };
+            if early <= WAIT_NS_MIN || signal::stop_asked() {
+                return;
+            }
+            self.clock.sleep(Duration::from_nanos(early.min(WAIT_NS_MAX)));
+            if early <= WAIT_NS_MAX {
+                return;
+            }
         }
     }
 
