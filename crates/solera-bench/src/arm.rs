@@ -39,7 +39,7 @@ pub(crate) struct Arm {
     /// Ends before `db` is closed.
     _publisher: Option<Publisher>,
     _tuner: Option<Tuner>,
-    _recording: Option<Recording>,
+    recording: Option<Recording>,
     db: Db,
     /// Removed when the arm is dropped; after `db`, by the order of the fields.
     _directory: TempDir,
@@ -77,15 +77,17 @@ impl Arm {
             db.control().trace(&parent.join(format!("{name}-{kind}.trace")), config.trace_options)
         };
         let recording = config.trace.as_ref().map(record).transpose()?;
-        Ok(Arm {
-            kind,
-            layout,
-            _publisher: publisher,
-            _tuner: tuner,
-            _recording: recording,
-            db,
-            _directory: directory,
-        })
+        Ok(Arm { kind, layout, _publisher: publisher, _tuner: tuner, recording, db, _directory: directory })
+    }
+
+    /// Ends the arm, and fails if its trace, if one was asked for, lacks operations that could not
+    /// be written.
+    pub(crate) fn end_trace(mut self) -> Result<()> {
+        match self.recording.take().map(Recording::finish).transpose()?.and_then(|recorded| recorded.failure)
+        {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
     }
 
     /// Puts every pair of the set, older versions first, in its random order, then lets background

@@ -350,6 +350,11 @@ fn run_set(
         block_bytes: layout.block_bytes,
         compression: layout.compression.to_string(),
         arms: arms.iter().zip(loads).zip(tallies).map(arm_report).collect(),
+        trace_failures: arms
+            .into_iter()
+            .filter_map(|arm| arm.end_trace().err())
+            .map(|error| error.to_string())
+            .collect(),
     })
 }
 

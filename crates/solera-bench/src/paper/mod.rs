@@ -439,12 +439,11 @@ impl Scale {
     }
 }
 
-/// Repeats the experiments of a paper.
+/// Fails if [`run`] would refuse `scale` for `paper`.
 ///
 /// # Errors
-/// [`Error::Config`] for a scale that is not legal or a file of keys that is not one;
-/// [`Error::WrongAnswers`] as soon as there is one; [`Error::Engine`] and [`Error::Io`].
-pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
+/// [`Error::Config`] for a scale that is not legal, or has a part of another paper.
+pub fn check(paper: Paper, scale: &Scale) -> Result<()> {
     scale.validate()?;
     if let Some(part) = scale.parts.iter().find(|part| part.paper() != paper) {
         let own: Vec<&str> =
@@ -454,6 +453,16 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
             _ => format!("{paper} has no part {}; its parts are {}", part.name(), own.join(", ")),
         }));
     }
+    Ok(())
+}
+
+/// Repeats the experiments of a paper.
+///
+/// # Errors
+/// [`Error::Config`] for a scale that is not legal or a file of keys that is not one;
+/// [`Error::WrongAnswers`] as soon as there is one; [`Error::Engine`] and [`Error::Io`].
+pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
+    check(paper, scale)?;
     let clock = SystemClock::new();
     let (start, started_unix_s) = (clock.monotonic_ns(), clock.unix_ms() / 1000);
     let processor = ProcessorTime::now();

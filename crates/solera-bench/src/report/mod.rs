@@ -113,6 +113,9 @@ pub struct SetReport {
     pub compression: String,
     /// One report per index kind.
     pub arms: Vec<ArmReport>,
+    /// Why traces lack operations, if any do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trace_failures: Vec<String>,
 }
 
 /// One data set under one index kind.
@@ -267,9 +270,9 @@ impl Report {
         text::render(self)
     }
 
-    /// The report as JSON, indented.
+    /// The report as JSON, on one line.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a report is plain data")
+        serde_json::to_string(self).expect("a report is plain data")
     }
 
     /// The report as a web page that needs nothing else: charts and tables, light and dark.
@@ -372,6 +375,7 @@ pub(crate) mod tests {
                 block_bytes: 4096,
                 compression: "lz4".into(),
                 arms: vec![arm("binary", 1.0), arm("doblix-pla", 1.1), arm("doblix-pra", 1.12)],
+                trace_failures: Vec::new(),
             }],
         }
     }

@@ -4,8 +4,8 @@
 //! `Bench::run` reads the arguments, makes a `Config`, runs it and prints the report as text or
 //! JSON. With `--html` it also writes the report as a page. `Shown` says how far a run has come.
 //!
-//! What must hold: the page is opened before anything is measured, and written only if the run
-//! succeeds. Wrong answers end the command as a failure.
+//! What must hold: it is known before anything is measured that the page can be written. It is
+//! written only if the run succeeds; until then an older one stays. Wrong answers end the command as a failure.
 //!
 //! Callers: `main`; `command::paper` shares `Shown`, `failed`, `count` and `command_line`, `cost`
 //! `count`, `load` `must_be_available`.
@@ -19,7 +19,13 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use solera::{Clock, Compression, IndexKind, Layout, SystemClock, key::VALUE_BYTES_MAX, trace::TraceOptions};
-use solera_bench::{Config, Family, Keys, Progress};
+use solera_bench::{
+    Config, Family, Keys, Progress,
+    report::{
+        Report,
+        html::{TITLE, beginning},
+    },
+};
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
@@ -46,7 +52,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FAMILY", help = keys_help())]
     keys: Option<Keys>,
     /// Bytes of each generated value
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = given::within(0, VALUE_BYTES_MAX))]
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = units::whole::<usize>(0, VALUE_BYTES_MAX))]
     value_bytes: usize,
     /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pra,learned]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -58,13 +64,13 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
     /// Background threads of each database
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = given::within(0, THREADS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = units::whole::<usize>(0, THREADS_MAX))]
     threads: usize,
     /// Repeats of every read phase, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = given::within(1, REPEATS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = units::whole::<usize>(1, REPEATS_MAX))]
     repeats: usize,
     /// Seed of data and probes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u64>(0, u64::MAX))]
     seed: u64,
     /// Where to make the temporary databases [default: the system's place]
     #[arg(long, value_name = "DIR")]
@@ -109,6 +115,9 @@ impl Bench {
             Some(Experiment::Space(space)) => return space.run(),
             None => {}
         }
+        if let Some(Keys::Sosd(path) | Keys::Lines(path)) = &self.keys {
+            must_be_there(path)?;
+        }
         if let Some(compression) = self.compression {
             must_be_available(compression)?;
         }
@@ -116,7 +125,7 @@ impl Bench {
         let mut config = self.config();
         config.directory = Some(scratch.path());
         // Before the run: it takes minutes, and a page that cannot be written must not cost them.
-        let page = self.html.as_deref().map(create_page).transpose()?;
+        self.html.as_deref().map_or(Ok(()), |path| own::check(path, PAGE, is_page))?;
         for (flag, dir) in [("--publish", &self.publish), ("--trace", &self.trace)] {
             dir.as_deref().map_or(Ok(()), |dir| given::make_directory(dir, flag))?;
         }
@@ -126,15 +135,25 @@ impl Bench {
             report.settings.directory = parent.display().to_string();
         }
         progress.finish();
+        let failures: Vec<&str> =
+            report.sets.iter().flat_map(|set| &set.trace_failures).map(String::as_str).collect();
+        let found = match failures[..] {
+            [] => Ok(Outcome::Done),
+            _ => Err(Failure::Error(format!("traces lack operations: {}", failures.join("; ")))),
+        };
+        Failure::told(found, self.print(&report))
+    }
+
+    /// Prints the report, and writes its page if one is asked for.
+    fn print(&self, report: &Report) -> Result<()> {
         print_text(&if self.json { report.to_json() } else { report.to_text() })?;
-        if let (Some(mut page), Some(path)) = (page, &self.html) {
-            page.write_all(report.to_html().as_bytes())
-                .map_err(|error| Failure::file("write", path.display(), &error))?;
+        if let Some(path) = &self.html {
+            own::write(path, PAGE, is_page, report.to_html().as_bytes())?;
             if !self.json {
                 print_text(&format!("The same with charts: {}", path.display()))?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 
     fn config(&self) -> Config {
@@ -174,11 +193,17 @@ fn keys_help() -> String {
     )
 }
 
-/// The page, empty until there is something to say: a run that fails leaves no half of one.
-fn create_page(path: &Path) -> Result<std::fs::File> {
-    own::create(path, "a page of `solera bench`", |beginning| {
-        beginning.is_empty() || String::from_utf8_lossy(beginning).contains("<title>Solera benchmark")
-    })
+/// What a page of `--html` is called in messages.
+const PAGE: &str = "a page of `solera bench`";
+
+/// Whether a file that begins so is such a page. An empty one holds nothing to lose.
+fn is_page(start: &[u8]) -> bool {
+    start.is_empty() || start.starts_with(beginning(TITLE).as_bytes())
+}
+
+/// Fails if the file of keys at `path` is not there.
+pub(super) fn must_be_there(path: &Path) -> Result<()> {
+    std::fs::metadata(path).map(drop).map_err(|error| Failure::file("read", path.display(), &error))
 }
 
 /// Fails if this build cannot compress so.
@@ -268,7 +293,7 @@ impl Progress for Shown {
 
 /// A count, with `K`, `M` and `G` for thousands, millions and billions.
 pub(super) fn count(text: &str) -> Result<usize, String> {
-    let wrong = || "a number of keys, such as 10000000 or 10M".to_owned();
+    let wrong = || "a whole number, such as 10000000 or 10M".to_owned();
     let upper = text.to_ascii_uppercase();
     let (digits, factor) = match upper.as_bytes().last() {
         Some(b'K') => (&upper[..upper.len() - 1], 1_000),

@@ -9,23 +9,20 @@
 //! Caller: `command::bench`.
 
 use super::{
-    bench::{REPEATS_MAX, Shown, command_line, count, failed},
+    bench::{REPEATS_MAX, Shown, command_line, count, failed, must_be_there},
     scratch::Scratch,
 };
 use crate::{
     failure::{Failure, Outcome, Result},
     given,
     output::print_text,
-    own,
+    own, units,
 };
 use solera_bench::{
     Keys,
     paper::{self, Paper, Part, Scale},
 };
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Repeat the experiments of a paper and write tables and charts
 ///
@@ -70,16 +67,16 @@ pub(crate) struct PaperBench {
     lookups: Option<usize>,
     /// Missions of each mix and arm, for ruskey-static [default: 300], and of each run of
     /// ruskey-transition [default: 80]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole::<usize>(1, u32::MAX.into()))]
     missions: Option<usize>,
     /// Operations of each mix and arm, for camal-static [default: 50000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u64>(1, u64::MAX))]
     operations: Option<u64>,
     /// Mixes of each of CAMAL's two tables, at most [default: 24]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole::<usize>(1, u32::MAX.into()))]
     mixes: Option<usize>,
     /// Interleaved repeats, of which the median counts [default: 5; ruskey-transition: 3]
-    #[arg(long, value_name = "N", value_parser = given::within(1, REPEATS_MAX))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<usize>(1, REPEATS_MAX))]
     repeats: Option<usize>,
     /// Key families of doblix's main comparison, sosd:FILE for a file of the SOSD benchmark, or
     /// lines:FILE for a text file with a key in each line, separated by commas [default: the
@@ -87,7 +84,7 @@ pub(crate) struct PaperBench {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     keys: Vec<Keys>,
     /// Seed of data and probes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u64>(0, u64::MAX))]
     seed: u64,
     /// Where to make the temporary databases [default: the system's place]
     #[arg(long, value_name = "DIR")]
@@ -112,8 +109,14 @@ pub(crate) struct PaperBench {
 
 impl PaperBench {
     pub(crate) fn run(self) -> Result<Outcome> {
+        for keys in &self.keys {
+            if let Keys::Sosd(path) | Keys::Lines(path) = keys {
+                must_be_there(path)?;
+            }
+        }
         let scratch = Scratch::new(self.dir.as_deref())?;
         let scale = Scale { directory: Some(scratch.path()), ..self.scale() };
+        paper::check(self.paper, &scale).map_err(failed)?;
         // Before the run: it takes minutes, and results that cannot be written must not cost them.
         given::make_directory(&self.out, "--out")?;
         if let Some(dir) = &self.load_dir {
@@ -170,12 +173,18 @@ const RESULTS: &str = "a result of `solera bench paper`";
 /// Whether a file that begins so is a page or a picture of this command.
 fn is_result(beginning: &[u8]) -> bool {
     let beginning = String::from_utf8_lossy(beginning);
-    let is_page = beginning.starts_with("# ") && beginning.contains("A program writes this page.");
-    is_page || beginning.starts_with("<svg xmlns") && beginning.contains("<title>")
+    let mut lines = beginning.lines();
+    let first = lines.next().unwrap_or_default();
+    // Behind the title stand verdicts, if there are any, and then this.
+    let mut below = lines.skip_while(|line| line.is_empty() || line.starts_with('|'));
+    let is_page = first.starts_with("# ") && below.next() == Some("A program writes this page.");
+    let is_picture = first.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"")
+        && first.contains("role=\"img\"><title>")
+        && first.contains("</title><style>");
+    is_page || is_picture
 }
 
 /// Writes a page or a picture over an older one.
 fn write(path: &Path, text: &str) -> Result<()> {
-    let mut file = own::create(path, RESULTS, is_result)?;
-    file.write_all(text.as_bytes()).map_err(|error| Failure::file("write", path.display(), &error))
+    own::write(path, RESULTS, is_result, text.as_bytes())
 }

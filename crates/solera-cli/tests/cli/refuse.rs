@@ -223,6 +223,76 @@ fn a_page_is_written_only_when_asked_and_never_over_a_file_of_others() {
     assert_eq!(solera.run(run.into_iter().chain(["--html", "new.html"])).status, 0);
 }
 
+/// Symptom: a page of an earlier run was gone when the next run failed, and a user's file that holds
+/// a phrase of a page was written over. Cause: the page was emptied before the run, and known by
+/// the phrase. Cure: the new page takes its place when it is whole, and is known by its beginning.
+#[test]
+fn a_page_stays_until_the_next_is_whole_and_is_known_by_its_beginning() {
+    let solera = Solera::new();
+    let run = ["bench", "--n", "1000", "--index", "binary", "--repeats", "1", "--html", "page.html"];
+    assert_eq!(solera.run(run).status, 0);
+    let page = solera.read("page.html");
+    solera.run(["bench", "--n", "0", "--html", "page.html"]).fails(2);
+    assert_eq!(solera.read("page.html"), page);
+    let notes = "<html><title>Solera benchmark</title> What the tuner did\n.TH solera 1\n";
+    solera.write("notes.html", notes);
+    solera.write("solera-load.1", notes);
+    solera.run(["bench", "--n", "1000", "--html", "notes.html"]).fails(2);
+    solera.run(["man", "--to", "."]).fails(2);
+    assert_eq!((solera.read("notes.html"), solera.read("solera-load.1")), (notes.into(), notes.into()));
+}
+
+/// Symptom: a load or a put that could not start left a new database behind, and `bench paper` a
+/// directory of results.
+#[test]
+fn what_cannot_start_makes_nothing() {
+    let solera = Solera::new();
+    solera.write("in.tsv", "a\t1\n");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("nowhere/report", solera.path("astray")).unwrap();
+    let before = solera.files();
+    let (name, key) = ("n".repeat(300), "k".repeat(70_000));
+    for (args, status) in [
+        (&["load", "--trace", "nowhere/trace", "in.tsv"][..], 6),
+        (&["load", "--bad-lines", "nowhere/report", "in.tsv"], 6),
+        #[cfg(unix)]
+        (&["load", "--bad-lines", "astray", "in.tsv"], 6),
+        (&["load", "--keyspace", &name, "in.tsv"], 2),
+        (&["put", "--keyspace", &name, "k", "v"], 2),
+        (&["put", &key, "v"], 2),
+        (&["bench", "paper", "safety", "--parts", "grid"], 2),
+        (&["bench", "--keys", "lines:nowhere"], 6),
+    ] {
+        solera.run(args).fails(status);
+        assert_eq!(solera.files(), before, "{:?}", &args[..2]);
+    }
+    let longest = "n".repeat(255);
+    solera.run(["put", "--keyspace", &longest, "k", "v"]).ok();
+}
+
+/// Symptom: `solera help` and `--version` exited 0 where nothing could be printed.
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    let solera = Solera::new();
+    for args in [&["help"][..], &["--version"], &["load", "--help"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let run = solera.command(args).stdout(full).output().unwrap();
+        assert_eq!(run.status.code(), Some(7), "{args:?}: {run:?}");
+    }
+}
+
+/// Symptom: of `--batch -1` the tip was to write `-- -1`, which is no remedy for an option.
+#[test]
+fn the_tip_for_a_value_with_a_hyphen_is_of_its_option() {
+    let solera = Solera::new();
+    for args in [&["load", "--batch", "-1", "in.tsv"][..], &["bench", "--seed", "-1"]] {
+        let message = solera.run(args).fails(2);
+        assert!(message.contains(&format!("{}=VALUE", args[1])), "{message}");
+        assert!(!message.contains("'-- -1'"), "{message}");
+    }
+}
+
 /// Symptom: Ctrl-C left 71 MB of databases behind. Cause: a signal drops nothing. Cure: the
 /// databases lie in one directory, which the handler of signals removes.
 #[cfg(unix)]
@@ -251,7 +321,7 @@ fn a_measurement_that_is_stopped_leaves_no_databases_behind() {
     );
     let stopped = child.wait_with_output().unwrap();
     assert_eq!(stopped.status.code(), Some(130));
-    assert!(String::from_utf8_lossy(&stopped.stderr).contains("temporary databases are removed"));
+    assert!(String::from_utf8_lossy(&stopped.stderr).contains("temporary files are removed"));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
 
@@ -330,7 +400,7 @@ fn a_message_that_nobody_reads_changes_nothing() {
     assert_eq!(status(&["scan", "--dir", "none"]), Some(6));
     // One line without an end: the load never comes to where it would ask whether to stop.
     let mut load = solera.command(["load", "--format", "lines", "/dev/zero"]).stderr(full()).spawn().unwrap();
-    while !solera.db().join("load.progress").exists() {
+    while solera.notes().is_empty() {
         std::thread::yield_now();
     }
     let kill = || std::process::Command::new("kill").args(["-INT", &load.id().to_string()]).status();
