@@ -118,6 +118,9 @@ fn first_bytes(source: &mut impl Read, name: &str) -> Result<Vec<u8>> {
 /// What begins so, if it is a known kind of file that holds no lines of text.
 fn foreign(magic: &[u8]) -> Option<&'static str> {
     match magic {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
+            Some("UTF-32 text; convert it first: iconv -f UTF-32 -t UTF-8")
+        }
         [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, _, ..] => {
             Some("UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
         }

@@ -57,9 +57,15 @@ impl Selectors {
                     ))),
                     (None, _) => {
                         let names: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name)).collect();
+                        let kept = header.last().is_some_and(|last| last.ends_with(b"\r"));
                         Err(Failure::Usage(format!(
-                            "no column is named {name:?}; the header has {}",
-                            names.join(", ")
+                            "no column is named {name:?}; the header has {}{}",
+                            names.join(", ").trim_end_matches('\r'),
+                            if kept {
+                                ", and ends in a carriage return, which --crlf leaves out"
+                            } else {
+                                ""
+                            }
                         )))
                     }
                 }

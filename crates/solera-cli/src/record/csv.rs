@@ -162,7 +162,9 @@ impl Records for Csv {
 
     /// Carriage returns before line ends belong to the format.
     fn notes(&self) -> Vec<String> {
-        self.columns.and_then(|columns| ragged_note(self.ragged, columns)).into_iter().collect()
+        let separators = if self.columns == Some(1) && self.ragged == 0 { &b"\t;|"[..] } else { b"" };
+        let ragged = self.columns.and_then(|columns| ragged_note(self.ragged, columns));
+        self.lines.doubts(separators).into_iter().chain(ragged).collect()
     }
 }
 

@@ -54,7 +54,7 @@ impl Field {
                 Some(b'[') if depth > 0 => element(text, part),
                 _ if depth > 0 => Ok(None),
                 _ => {
-                    return Err(match text.chars().next() {
+                    return Err(match text.trim_start().chars().next() {
                         Some(first) => format!("not a JSON object: it begins with {first:?}"),
                         None => "not a JSON object: the line is empty".to_owned(),
                     });
@@ -153,7 +153,7 @@ impl Records for Jsonl {
     }
 
     fn notes(&self) -> Vec<String> {
-        Vec::new()
+        self.lines.doubts(b"")
     }
 }
 

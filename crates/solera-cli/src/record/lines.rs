@@ -36,7 +36,12 @@ pub(super) struct LineReader {
     carriage_returns: u64,
     /// The first line begins with a byte order mark, which was kept.
     keeps_byte_order_mark: bool,
+    /// How the first line begins.
+    first: Vec<u8>,
 }
+
+/// So much of the first line is looked at.
+const FIRST_BYTES: usize = 4096;
 
 /// What some programs put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -67,6 +72,7 @@ impl LineReader {
             strip_byte_order_mark: false,
             carriage_returns: 0,
             keeps_byte_order_mark: false,
+            first: Vec::new(),
         }
     }
 
@@ -112,6 +118,9 @@ impl LineReader {
                 false => self.carriage_returns += 1,
             }
         }
+        if self.number == 0 {
+            self.first.extend_from_slice(&self.line[..self.line.len().min(FIRST_BYTES)]);
+        }
         if self.number == 0 && self.line.starts_with(BYTE_ORDER_MARK) {
             match self.strip_byte_order_mark {
                 true => drop(self.line.drain(..BYTE_ORDER_MARK.len())),
@@ -138,14 +147,44 @@ impl LineReader {
         }
     }
 
-    /// What was kept and may not have been meant.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// Why the input may not be what it was taken for. `separators` are what could separate columns
+    /// of records that have one each.
+    pub(super) fn doubts(&self, separators: &[u8]) -> Vec<String> {
+        let first = &self.first[..];
+        let nuls = first.iter().filter(|&&byte| byte == 0).count();
+        let mut doubts = Vec::new();
+        if self.number == 1 && first.strip_suffix(b"\r").unwrap_or(first).contains(&b'\r') {
+            doubts.push(
+                "the input is one line, with carriage returns in it; if they end its lines, load what \
+                 `tr '\\r' '\\n'` makes of it"
+                    .to_owned(),
+            );
+        }
+        if nuls * 4 > first.len() {
+            doubts.push(
+                "much of the first line is NUL bytes: the input may be UTF-16 text, which iconv converts, or no text"
+                    .to_owned(),
+            );
+        }
+        if let Some(&separator) = first.iter().find(|byte| separators.contains(byte)) {
+            doubts.push(format!(
+                "every record has one column, and the first line has {:?} in it; if that separates columns, load again \
+                 with --format csv and --delimiter",
+                char::from(separator)
+            ));
+        }
+        doubts
+    }
+
+    /// What was kept and may not have been meant, and [`LineReader::doubts`]. `end` is where the end
+    /// of a line lies now.
+    pub(super) fn notes(&self, end: &str, separators: &[u8]) -> Vec<String> {
+        let mut notes = self.doubts(separators);
         if self.carriage_returns > 0 {
-            let end = if self.carriage_returns == 1 { "ends" } else { "end" };
+            let ends = if self.carriage_returns == 1 { "ends" } else { "end" };
             notes.push(format!(
-                "{} {end} in a carriage return, which is in the last column now; if it is part of the line end, \
-                 load again with --crlf",
+                "{} {ends} in a carriage return, which is in {end} now; if it is part of the line end, load again with \
+                 --crlf, into a new keyspace where it is in keys: those that are in stay",
                 plural(self.carriage_returns, "line")
             ));
         }
@@ -232,6 +271,6 @@ impl Records for Lines {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.lines.notes()
+        self.lines.notes("the key", b"")
     }
 }

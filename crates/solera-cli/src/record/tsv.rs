@@ -88,6 +88,7 @@ impl Records for Tsv {
 
     fn notes(&self) -> Vec<String> {
         let ragged = self.columns.and_then(|columns| ragged_note(self.ragged, columns));
-        self.lines.notes().into_iter().chain(ragged).collect()
+        let separators = if self.columns == Some(1) && self.ragged == 0 { &b",;|"[..] } else { b"" };
+        self.lines.notes("the last column", separators).into_iter().chain(ragged).collect()
     }
 }
