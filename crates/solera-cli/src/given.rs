@@ -1,22 +1,20 @@
 //! What a user gives a command to read or to work in: files (`unless_another`, `beginning`),
-//! directories (`directory`, `make_directory`), ranges (`must_not_be_reversed`) and counts
-//! (`within`).
+//! directories (`directory`, `make_directory`), and ranges (`must_hold_keys`).
 //!
 //! `unless_another` tells damage from a file of another kind, by its first bytes (`beginning`).
 //!
 //! What must hold: a name that leads to something of another kind is a mistake on the command line,
 //! not damage. Only what begins as it should can be damaged.
 //!
-//! Callers: `trace`, `tune` and `cost`, which read a file other than a database's; `bench`, what is
-//! below it, and `cost`, which make files of their own; `del` and `compact`, which change a range
-//! of keys; and `own`.
+//! Callers: `trace`, `tune`, `control watch` and `cost`, which read a file other than a database's;
+//! `bench` and what is below it, which make files of their own; `del` and `compact`, which change a
+//! range of keys; `report` and `own`.
 
 use crate::{
     failure::{Failure, Result},
     own::not_in_database,
 };
-use clap::builder::RangedU64ValueParser;
-use std::{io::Read, path::Path};
+use std::{cmp::Ordering, io::Read, path::Path};
 
 /// So many first bytes of a file are looked at.
 const LOOKED_AT_BYTES: u64 = 64 << 10;
@@ -65,19 +63,20 @@ pub(crate) fn make_directory(path: &Path, flag: &str) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|error| Failure::file("create", path.display(), &error))
 }
 
-/// Fails if the range of keys from `start` to `end` ends before it begins.
-pub(crate) fn must_not_be_reversed(start: &[u8], end: Option<&[u8]>) -> Result<()> {
-    match end.is_some_and(|end| end < start) {
-        true => Err(Failure::Usage("--to is before --from; the range would be empty".to_owned())),
-        false => Ok(()),
+/// Fails if no key is from `start` on and before `end`.
+pub(crate) fn must_hold_keys(start: &[u8], end: Option<&[u8]>) -> Result<()> {
+    match end.map(|end| end.cmp(start)) {
+        Some(Ordering::Less) => {
+            Err(Failure::Usage("--to is before --from; the range would be empty".to_owned()))
+        }
+        Some(Ordering::Equal) => Err(Failure::Usage(
+            "the range would be empty: --to is the first key that is not in it, and it begins there"
+                .to_owned(),
+        )),
+        Some(Ordering::Greater) | None => Ok(()),
     }
 }
 
 fn is_file(path: &Path, flag: &str) -> Failure {
     Failure::Usage(format!("{} is a file; {flag} names a directory", path.display()))
-}
-
-/// A number of at least `min` and at most `max`.
-pub(crate) fn within(min: u64, max: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(min..=max)
 }

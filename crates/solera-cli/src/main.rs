@@ -25,7 +25,7 @@ mod units;
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use failure::{Outcome, Result};
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 /// The table of exit statuses; a macro, because `concat!` takes literals only.
 macro_rules! exit_status {
@@ -113,6 +113,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    signal::survive_limits();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -136,23 +137,53 @@ fn usage(error: &clap::Error) -> ExitCode {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        // Help whose reader has gone is no failure.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        let printed = error.print().and_then(|()| std::io::stdout().flush()).map_err(failure::Failure::from);
+        return match printed {
+            _ if error.use_stderr() => ExitCode::from(2),
+            // Help whose reader has gone is no failure.
+            Ok(()) | Err(failure::Failure::OutputClosed) => ExitCode::SUCCESS,
+            Err(failure) => {
+                output::say(&failure.to_string());
+                failure.exit_code()
+            }
+        };
     }
     let text = error.to_string();
     let what = text.split("\n\nUsage:").next().unwrap_or(&text);
+    // The library's tip is for arguments without a name.
+    let mut what = what.to_owned();
+    if let Some(option) = option_before_hyphen().filter(|_| what.contains("unexpected argument '-")) {
+        let kept = what.lines().filter(|line| !line.trim_start().starts_with("tip: to pass '-"));
+        what = kept.collect::<Vec<_>>().join("\n");
+        what.push_str(&format!("\ntip: write {option}=VALUE for a value that begins with a hyphen"));
+    }
     let what = what.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
     let lines = what.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let what = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     // Listed arguments follow a colon, each on a line of its own.
     let what = what.replace(":; ", ": ").replace("tip: ", "");
-    output::say(&format!("{what}; `{} --help` tells more", command_of(std::env::args_os())));
+    output::say(&format!("{what}; `{} --help` tells more", named(std::env::args_os()).0));
     ExitCode::from(2)
 }
 
-/// The command that the arguments name, as far as there are such commands: `solera control get`.
-fn command_of(args: impl Iterator<Item = std::ffi::OsString>) -> String {
+/// The option without its value behind which stands an argument that begins with one hyphen.
+fn option_before_hyphen() -> Option<String> {
+    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let (_, command) = named(std::env::args_os());
+    let takes_value = |name: &str| {
+        command.get_arguments().any(|arg| arg.get_long() == Some(name) && arg.get_action().takes_values())
+    };
+    let is_pair = |pair: &&[String]| {
+        pair[0].strip_prefix("--").is_some_and(takes_value)
+            && pair[1].starts_with('-')
+            && !pair[1].starts_with("--")
+    };
+    args.windows(2).find(is_pair).map(|pair| pair[0].clone())
+}
+
+/// The command that the arguments name, as far as there are such commands, and what it is called:
+/// `solera control get`.
+fn named(args: impl Iterator<Item = std::ffi::OsString>) -> (String, clap::Command) {
     let mut name = "solera".to_owned();
     let mut command = Cli::command();
     for arg in args.skip(1) {
@@ -161,12 +192,40 @@ fn command_of(args: impl Iterator<Item = std::ffi::OsString>) -> String {
         name = format!("{name} {}", found.get_name());
         command = found;
     }
-    name
+    (name, command)
 }
 
 #[cfg(test)]
 mod tests {
     use super::CommandFactory;
+
+    /// Symptom: 16 options said "invalid digit found in string" of `x`. Cause: each was read by the
+    /// library's own reader. Cure: one reader says what is right.
+    #[test]
+    fn every_option_says_in_words_what_a_wrong_number_is() {
+        fn walk(command: &clap::Command, path: &[String], asked: &mut usize) {
+            for arg in
+                command.get_arguments().filter(|arg| arg.get_num_args().is_some_and(|n| n.takes_values()))
+            {
+                let Some(long) = arg.get_long() else { continue };
+                let line = path.iter().cloned().chain([format!("--{long}=x")]);
+                if let Err(error) = super::Cli::command().try_get_matches_from(line) {
+                    let text = error.to_string();
+                    let raw = ["digit", "integer", "literal", "is not in "];
+                    assert!(!raw.iter().any(|raw| text.contains(raw)), "{path:?} --{long}: {text}");
+                    *asked += 1;
+                }
+            }
+            for inner in command.get_subcommands() {
+                walk(inner, &[path, &[inner.get_name().to_owned()]].concat(), asked);
+            }
+        }
+        let mut command = super::Cli::command();
+        command.build();
+        let mut asked = 0;
+        walk(&command, &["solera".to_owned()], &mut asked);
+        assert!(asked > 40, "{asked} options were asked");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

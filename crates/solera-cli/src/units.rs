@@ -1,7 +1,7 @@
 //! Numbers as people read and write them.
 //!
-//! It prints counts, sizes and times, and works out percentages. It reads sizes, counts, times,
-//! periods of looks, and times to live from the command line.
+//! It prints counts, sizes and times, and works out percentages. It reads whole numbers, sizes,
+//! counts, times, periods of looks, and times to live from the command line.
 //!
 //! What must hold:
 //! * A printed size is decimal: `1.0 KB` is 1000 bytes. A size that is read is binary: `1KB` and
@@ -84,6 +84,20 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// A reader of whole numbers on the command line, of at least `min` and at most `max`.
+pub(crate) fn whole<T: TryFrom<u64> + 'static>(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse::<u64>().ok().filter(|number| (min..=max).contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match max {
+            u64::MAX => format!("a whole number of at least {min}"),
+            _ => format!("a whole number from {min} to {max}"),
+        })
+    }
+}
+
 /// A number of entries on the command line.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     text.replace([',', '_'], "").parse().map_err(|_| "a whole number of at least 0, such as 100".to_owned())
@@ -121,11 +135,15 @@ pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The engine counts milliseconds.
+const TTL_MIN: Duration = Duration::from_millis(1);
+
 /// How long an entry is there.
 pub(crate) fn parse_ttl(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => {
-            Err("an entry that expires at once is never seen; leave it out, or delete the key".to_owned())
+        ttl if ttl < TTL_MIN => {
+            Err("an entry that expires within a millisecond is never seen; leave it out, or delete the key"
+                .to_owned())
         }
         ttl => Ok(ttl),
     }
@@ -195,7 +213,9 @@ mod tests {
             parse_period("9ms").is_err() && parse_period("1441min").is_err() && parse_period("0s").is_err()
         );
         assert_eq!(parse_ttl("500ms"), Ok(Duration::from_millis(500)));
-        assert!(parse_ttl("0s").unwrap_err().contains("never seen"));
+        for never in ["0s", "0.0009s", "0.9ms"] {
+            assert!(parse_ttl(never).unwrap_err().contains("never seen"), "{never}");
+        }
     }
 
     #[test]

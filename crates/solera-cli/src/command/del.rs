@@ -9,7 +9,7 @@
 use crate::{
     escape::Notation,
     failure::{Failure, Outcome, Result},
-    given::must_not_be_reversed,
+    given::must_hold_keys,
     output::print_json,
     target::Place,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Del {
     /// Keys are hexadecimal digits
     #[arg(long)]
     hex: bool,
-    /// Print what was deleted as one JSON object
+    /// Print what was asked for as one JSON object: keys count whether they were there or not
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ impl Del {
         let is_range = self.all || prefix.is_some() || from.is_some() || to.is_some();
         let end = prefix.as_deref().and_then(prefix_end).or(to);
         let start = prefix.or(from).unwrap_or_default();
-        must_not_be_reversed(&start, end.as_deref())?;
+        must_hold_keys(&start, end.as_deref())?;
         let keys = self.keys.iter().map(|key| notation.read(key)).collect::<Result<Vec<_>>>()?;
 
         let (db, keyspace) = self.place.open_to_change()?;

@@ -15,7 +15,8 @@ use crate::{
 };
 use std::{io::Write, path::PathBuf};
 
-/// Print what a file of a database holds: a table, log, manifest or CURRENT
+/// Print what a file of a database holds: a table, log, value file, manifest or
+/// CURRENT
 #[derive(Debug, clap::Args)]
 pub(crate) struct Dump {
     /// The file

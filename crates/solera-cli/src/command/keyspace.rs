@@ -69,6 +69,10 @@ impl KeyspaceCommand {
                 Ok(Outcome::Done)
             }
             Action::Drop { database, names, yes, json } => {
+                // One that is named twice goes once.
+                let mut named = BTreeSet::new();
+                let names: Vec<String> =
+                    names.into_iter().filter(|name| named.insert(name.clone())).collect();
                 let entries = drop_keyspaces(&database, &names, yes)?;
                 for (name, entries) in names.iter().zip(entries).filter(|_| json) {
                     print_json(&json!({ "dropped": name, "entries": entries }))?;

@@ -13,7 +13,7 @@ use crate::{
     target::Place,
     units,
 };
-use solera::key::prefix_end;
+use solera::{dir::FileName, error::Error, key::prefix_end};
 use std::{ffi::OsString, io::Write, ops::Bound};
 
 /// Print the entries of a range in key order, one per line: key, tab, value
@@ -53,6 +53,17 @@ pub(crate) struct Scan {
 /// Bytes of output collected before they are written.
 const LINE_BUFFER_BYTES: usize = 64 << 10;
 
+/// Whether `error` is of a table: then entries are lost whose number nobody knows, and the iterator
+/// ends.
+fn is_of_table(error: &Error) -> bool {
+    match error {
+        Error::Corrupt { file: path, .. } | Error::Io { path, .. } => {
+            matches!(FileName::of(path), Some(FileName::Table(_)))
+        }
+        _ => false,
+    }
+}
+
 impl Scan {
     pub(crate) fn run(self) -> Result<Outcome> {
         let (start, end) = self.bounds()?;
@@ -64,11 +75,13 @@ impl Scan {
         let mut lines = Vec::with_capacity(LINE_BUFFER_BYTES * 2);
         // An error may be of one entry alone; after any other the iterator ends.
         let mut unread: Option<(Failure, u64)> = None;
+        let mut ends = false;
         while left > 0 {
             match if self.rev { iter.advance_back() } else { iter.advance() } {
                 Ok(true) => left -= 1,
                 Ok(false) => break,
                 Err(error) => {
+                    ends |= is_of_table(&error);
                     unread.get_or_insert_with(|| (error.into(), 0)).1 += 1;
                     continue;
                 }
@@ -82,6 +95,10 @@ impl Scan {
         }
         out.write_all(&lines)?;
         out.flush()?;
+        let unread = unread.map(|(failure, count)| match ends {
+            true => (failure.and("the output ends there: no entry behind it is printed"), count),
+            false => (failure, count),
+        });
         match unread {
             None => Ok(Outcome::Done),
             Some((failure, 1)) => Err(failure),

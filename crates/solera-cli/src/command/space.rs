@@ -45,7 +45,7 @@ const VALUE_BYTES: usize = 200;
 pub(super) struct SpaceBench {
     /// Sizes, in percent of those of the rows: 100,000 entries, 1,000,000 where most are deleted,
     /// and queues of 10,000,000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = units::whole::<u64>(1, 1000))]
     percent: u64,
     /// Memory of each database, such as 64M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = units::parse_bytes)]

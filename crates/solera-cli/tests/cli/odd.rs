@@ -158,7 +158,11 @@ fn a_range_that_ends_before_it_begins_is_refused_by_all_that_change_one() {
     for command in ["del", "compact"] {
         let message = solera.run([command, "--from", "z", "--to", "a"]).fails(2);
         assert!(message.contains("--to is before --from"), "{command}: {message}");
+        // Symptom: `del --from a --to a` and `compact --to ''` said that all went well.
+        let message = solera.run([command, "--from", "a", "--to", "a"]).fails(2);
+        assert!(message.contains("the range would be empty"), "{command}: {message}");
     }
+    solera.run(["compact", "--to", ""]).fails(2);
     assert_eq!(solera.run(["scan", "--from", "z", "--to", "a"]).ok(), "");
 }
 

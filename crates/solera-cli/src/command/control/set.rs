@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, Outcome, Result},
     output::{print_json, print_text},
     target::Place,
+    units,
 };
 use solera::{
     Error,
@@ -32,18 +33,18 @@ pub(crate) struct Set {
     /// Why, for the history
     #[arg(long, value_name = "TEXT")]
     why: String,
-    /// Who, for the history
-    #[arg(long, value_name = "TEXT", env = "USER", default_value = "solera control")]
-    who: String,
+    /// Who, for the history [default: the user's name, as USER tells it]
+    #[arg(long, value_name = "TEXT")]
+    who: Option<String>,
     /// A mark to find this change by in the history
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     tag: String,
     /// Only if change N is still the newest of the history (0: if there is none)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u64>(0, u64::MAX))]
     if_newest: Option<u64>,
     /// Only for this level [default: for all, which ends what single ones were set to; of run_limit
     /// all but level 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u32>(0, u32::MAX.into()))]
     level: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
@@ -56,10 +57,16 @@ fn setting(text: &str) -> Result<(&'static Knob, Option<Value>), String> {
     Ok((knob, (value != "default").then(|| Value::parse(value))))
 }
 
+/// The name of the user, if the system tells one that is text.
+fn user() -> Option<String> {
+    std::env::var("USER").ok().filter(|name| !name.is_empty())
+}
+
 impl Set {
     pub(crate) fn run(self) -> Result<Outcome> {
         let (db, keyspace) = self.place.open_to_change()?;
-        let mut change = Change::new(self.who, self.why).tag(self.tag).keyspace(keyspace.name());
+        let who = self.who.or_else(user).unwrap_or_else(|| "solera control".to_owned());
+        let mut change = Change::new(who, self.why).tag(self.tag).keyspace(keyspace.name());
         if let Some(newest) = self.if_newest {
             change = change.only_if_newest(newest);
         }

@@ -15,19 +15,20 @@ mod screen;
 
 use crate::{
     failure::{Failure, Outcome, Result},
+    given::beginning,
     output::{print_json, print_text, stdout},
     units,
 };
 use solera::{
     Clock, SystemClock,
     control::{Observation, published},
-    dir::FileName,
+    dir::{FileName, magic},
     error::Error,
     vfs::posix::PosixFs,
 };
 use std::{
     io::{ErrorKind, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -47,7 +48,7 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_period)]
     every: Duration,
     /// End after so many looks [default: when the database is no longer published]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u64>(1, u64::MAX))]
     count: Option<u64>,
     /// Print one JSON object per look
     #[arg(long)]
@@ -96,11 +97,8 @@ impl Watch {
                     return Ok(Outcome::Done);
                 }
                 Err(error) if is_absent(&error) => return Err(not_published(&path)),
-                Err(Error::Corrupt { what, .. }) => {
-                    return Err(Failure::Usage(format!(
-                        "{} is not what a database publishes: {what}; name the file that --publish was given",
-                        path.display()
-                    )));
+                Err(Error::Corrupt { what, offset, .. }) => {
+                    return Err(not_an_observation(&path, offset, &what));
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -144,8 +142,22 @@ fn is_absent(error: &Error) -> bool {
     error.io_kind() == Some(ErrorKind::NotFound)
 }
 
+/// What lies there is damaged, or another file.
+fn not_an_observation(path: &Path, offset: u64, what: &str) -> Failure {
+    match beginning(path) {
+        Ok(content) if content.starts_with(&magic::OBSERVATION) => Failure::Damage(format!(
+            "{}: damaged at byte {offset}: {what}; its owner writes it anew, and the database does not need it",
+            path.display()
+        )),
+        _ => Failure::Usage(format!(
+            "{} is not what a database publishes: {what}; name the file that --publish was given",
+            path.display()
+        )),
+    }
+}
+
 /// No process publishes there. Whether a process has the database open is worth saying.
-fn not_published(path: &std::path::Path) -> Failure {
+fn not_published(path: &Path) -> Failure {
     let lock = path.with_file_name(FileName::Lock.to_string());
     // Asked without taking the lock: that would keep a process out that opens the database now.
     let open = match PosixFs::new().lock_owner(&lock) {
