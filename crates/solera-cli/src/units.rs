@@ -90,10 +90,12 @@ pub(crate) fn whole<T: TryFrom<u64> + 'static>(
     max: u64,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let number = text.parse::<u64>().ok().filter(|number| (min..=max).contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match max {
-            u64::MAX => format!("a whole number of at least {min}"),
-            _ => format!("a whole number from {min} to {max}"),
+        let number = text.parse::<u64>();
+        let legal = number.as_ref().ok().filter(|number| (min..=max).contains(number));
+        legal.and_then(|&number| T::try_from(number).ok()).ok_or_else(|| match (number.is_ok(), max) {
+            (_, u64::MAX) => format!("a whole number of at least {min}"),
+            (true, _) => format!("{text} is not in {min}..={max}"),
+            (false, _) => format!("a whole number from {min} to {max}"),
         })
     }
 }

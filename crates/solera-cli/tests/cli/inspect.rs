@@ -262,9 +262,9 @@ fn with_values_apart() -> (Solera, std::path::PathBuf) {
     solera.write("in.tsv", rows);
     solera.run(["load", "in.tsv"]).ok();
     solera.run(["compact"]).ok();
-    let files = fs::read_dir(solera.db()).unwrap().map(|file| file.unwrap().path());
+    let mut files = fs::read_dir(solera.db()).unwrap().map(|file| file.unwrap().path());
     let holds = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len() > 700_000;
-    let file = files.filter(holds).next().unwrap();
+    let file = files.find(holds).unwrap();
     (solera, file)
 }
 
