@@ -30,7 +30,7 @@ use crate::{
 };
 use solera::{
     Error, Result,
-    control::{Change, Control, Observation, Receipt},
+    control::{Change, Changed, Control, Observation, Receipt, Setting},
     knob::Value,
 };
 use std::fmt;
@@ -131,7 +131,7 @@ impl Prepared {
             // What was changed before a first window is no change of others during one.
             state.expected = now.changes;
         }
-        state.own = own_settings(&control, &now, &attach.keyspace);
+        state.own = own_settings(&control.history(), &now, &attach.keyspace);
         state.off = None;
         // A tag stands for one order, whichever tuner had the database before.
         let orders = control.history_of(WHO).iter().filter_map(|receipt| order_of(&receipt.tag)).max();
@@ -183,20 +183,26 @@ fn settle(control: &Control, resumed: &mut Resumed, notes: &mut Vec<String>) -> 
     resumed.coordinator.state().clone()
 }
 
-/// What stands of what this tuner, or one before it, has set.
-fn own_settings(control: &Control, now: &Observation, keyspace: &str) -> Vec<Set> {
-    let history = control.history();
-    let is_own = |knob: &str, level: Option<u32>| {
-        let touches = |receipt: &&Receipt| {
-            receipt.changed.iter().any(|changed| changed.knob == knob && changed.level == level)
+/// What stands of what this tuner, or one before it, has set. The newest receipt of a setting tells
+/// whose it is, if that made it what it is now.
+fn own_settings(history: &[Receipt], now: &Observation, keyspace: &str) -> Vec<Set> {
+    let is_own = |setting: &&Setting| {
+        // A knob of the database has no keyspace.
+        let of = setting.keyspace.as_deref().unwrap_or_default();
+        let is_of = |changed: &&Changed| {
+            (&*changed.keyspace, &changed.knob, changed.level) == (of, &setting.knob, setting.level)
         };
-        history.iter().rev().find(touches).is_some_and(|receipt| receipt.who == WHO)
+        let newest = |receipt: &Receipt| {
+            let changed = receipt.changed.iter().find(is_of)?;
+            Some(receipt.who == WHO && changed.new == setting.value.to_string())
+        };
+        history.iter().rev().find_map(newest).unwrap_or(false)
     };
     let of_keyspace = now
         .settings
         .iter()
         .filter(|setting| setting.is_set && setting.keyspace.as_deref().is_none_or(|of| of == keyspace));
-    let own = of_keyspace.filter(|setting| is_own(&setting.knob, setting.level));
+    let own = of_keyspace.filter(is_own);
     let own = own.map(|setting| Set { level: setting.level, ..Set::new(&setting.knob, &setting.value) });
     let mut own: Vec<Set> = own.collect();
     own.sort_by(|a, b| (&a.knob, a.level).cmp(&(&b.knob, b.level)));

@@ -6,13 +6,13 @@
 //!
 //! What must hold: a tuner goes on from a torn journal. It refuses a foreign file and leaves it
 //! alone. Memory that its agent cannot read is noted, and it begins afresh. No two changes have one
-//! tag, whichever agents tuned.
+//! tag, whichever agents tuned. A setting is its author's, in its keyspace, however old it is.
 //!
 //! Callers: none; these are tests.
 
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{
-    agent,
+    agent::{self, Set},
     coordinator::{
         Rules,
         journal::{JOURNAL_NAME, Journal, Record, read},
@@ -248,4 +248,43 @@ fn what_a_person_has_set_is_neither_asked_for_nor_a_reason_to_forget_the_first_w
         forgot += decision.notes.iter().filter(|note| note.contains("somebody else")).count();
     }
     assert_eq!((asked, forgot), (0, 0));
+}
+
+/// Sets a knob of a keyspace.
+fn set(world: &World, who: &str, keyspace: &str, knob: &str, value: u32) {
+    let change = Change::new(who, "a test").keyspace(keyspace).set(knob, value);
+    world.db().control().apply(change).unwrap();
+}
+
+/// What a tuner that is attached now knows as its own.
+fn own(world: &World) -> Vec<Set> {
+    attach(agent::random::NAME).stepped(world.db()).unwrap().state().own.clone()
+}
+
+/// Symptom: the tuner changed what a person had set. Cause: a tuner of another keyspace had set the
+/// same knob there later, and receipts were told apart by knob and level alone. Cure: by keyspace
+/// too.
+#[test]
+fn what_a_person_set_in_one_keyspace_stays_when_a_tuner_set_the_same_knob_in_another() {
+    let world = small();
+    world.db().keyspace("other").unwrap();
+    set(&world, "operator", "default", "block_bytes", 8192);
+    set(&world, WHO, "other", "block_bytes", 8192);
+    assert_eq!(own(&world), []);
+    set(&world, WHO, "default", "run_limit", 2);
+    assert_eq!(own(&world), [Set::new("run_limit", 2)]);
+}
+
+/// Symptom to fear: history forgets a person's change before an older one of the tuner's.
+#[test]
+fn what_a_person_set_after_a_tuner_is_a_person_s_though_the_receipt_of_it_is_forgotten() {
+    let world = small();
+    set(&world, WHO, "default", "block_bytes", 8192);
+    assert_eq!(own(&world), [Set::new("block_bytes", 8192)]);
+    set(&world, "operator", "default", "block_bytes", 16_384);
+    (0..200).for_each(|turn| set(&world, "operator", "default", "run_limit", 2 + turn % 2));
+    let history = world.db().control().history();
+    let touches = history.iter().filter(|receipt| receipt.changed.iter().any(|of| of.knob == "block_bytes"));
+    assert_eq!(touches.map(|receipt| &*receipt.who).collect::<Vec<_>>(), [WHO]);
+    assert_eq!(own(&world), []);
 }
