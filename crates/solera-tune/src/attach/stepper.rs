@@ -314,9 +314,6 @@ impl Stepper {
         }
         if window.number.is_multiple_of(CHECKPOINT_WINDOWS) || self.journal.is_full() {
             self.write_begin(true)?;
-            if self.journal.is_full() {
-                self.journal.begin_anew()?;
-            }
         }
         Ok(decision)
     }
@@ -339,7 +336,7 @@ impl Stepper {
         }
     }
 
-    /// Writes down everything that is known.
+    /// Writes down everything that is known, in a journal begun anew if it is full.
     fn write_begin(&mut self, goes_on: bool) -> Result<()> {
         let memory = self.coordinator.remember().map_err(Error::Invalid)?;
         let begin = Begin {
@@ -357,7 +354,10 @@ impl Stepper {
             goes_on,
         };
         self.journal.add(&Record::Begin(Box::new(begin)))?;
-        self.journal.sync()
+        match self.journal.is_full() {
+            true => self.journal.begin_anew(),
+            false => self.journal.sync(),
+        }
     }
 
     /// A change that was open when the last process ended was never judged: it is taken back.

@@ -288,3 +288,16 @@ fn what_a_person_set_after_a_tuner_is_a_person_s_though_the_receipt_of_it_is_for
     assert_eq!(touches.map(|receipt| &*receipt.who).collect::<Vec<_>>(), [WHO]);
     assert_eq!(own(&world), []);
 }
+
+#[test]
+fn a_journal_does_not_grow_for_ever_by_tuners_that_come_and_go_before_a_window_ends() {
+    let world = small();
+    drop(attach(agent::random::NAME).stepped(world.db()).unwrap());
+    let begin = journal(&world).swap_remove(0);
+    let path = Path::new("/world").join(JOURNAL_NAME);
+    let line = read_all(&*world.fs().open(&path).unwrap()).unwrap().len();
+    put_journal(&world, &vec![begin; (9 << 20) / line * 2]);
+    drop(attach(agent::random::NAME).stepped(world.db()).unwrap());
+    assert!(read_all(&*world.fs().open(&path).unwrap()).unwrap().len() < 5 << 20);
+    assert!(matches!(journal(&world)[0], Record::Begin(_)));
+}

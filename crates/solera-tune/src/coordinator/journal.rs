@@ -3,8 +3,8 @@
 //!
 //! A `Record` is a beginning (`Begin`, everything that is known), a window with its decision, an
 //! answer, or an end. Its line has a CRC-32C in eight hexadecimal digits, a space, and a JSON
-//! object. The first is a `Begin`. A full file (8 MiB) is written anew with its newest part (4 MiB
-//! at most), from a `Begin` on; what is older is gone.
+//! object. The first is a `Begin`. A file that has 8 MiB beside its newest `Begin` is full. It is
+//! written anew with its newest part (4 MiB at most beside that), from a `Begin` on.
 //!
 //! What must hold: what is read back is what was written, or is cut off where a power cut has torn
 //! it. A damaged line that was durable, as others after it prove, and a file that is no journal are
@@ -32,9 +32,9 @@ use std::{
 pub const JOURNAL_NAME: &str = "TUNED";
 /// What a file that becomes the journal is called until it is whole.
 const NEXT_NAME: &str = "TUNED.next";
-/// Largest journal, in bytes.
+/// Largest journal, in bytes, beside its newest beginning: how long that is, the agent says.
 pub const JOURNAL_BYTES_MAX: u64 = 8 << 20;
-/// What is kept of it when it is full, in bytes.
+/// What is kept of it when it is full, in bytes, beside that.
 const KEPT_BYTES: usize = 4 << 20;
 /// Number of the journal's form.
 pub const FORMAT: u32 = 1;
@@ -101,6 +101,8 @@ pub struct Journal {
     dir: PathBuf,
     file: Box<dyn WriteFile>,
     bytes: u64,
+    /// Bytes of its newest beginning.
+    begin_bytes: u64,
     /// Whether its file has the journal's name: a new one gets it once something in it is durable.
     is_named: bool,
 }
@@ -115,7 +117,9 @@ impl Journal {
         let (lines, records) = read_lines(&*fs, &dir.join(JOURNAL_NAME))?;
         let file = write_next(&*fs, dir, lines.iter().map(String::as_bytes))?;
         let bytes = lines.iter().map(|line| line.len() as u64).sum();
-        let mut journal = Journal { fs, dir: dir.into(), file, bytes, is_named: false };
+        let begin = records.iter().rposition(|record| matches!(record, Record::Begin(_)));
+        let begin_bytes = begin.map_or(0, |at| lines[at].len() as u64);
+        let mut journal = Journal { fs, dir: dir.into(), file, bytes, begin_bytes, is_named: false };
         if !lines.is_empty() {
             journal.sync()?;
         }
@@ -130,28 +134,33 @@ impl Journal {
         let line = line_of(record);
         self.file.append(line.as_bytes())?;
         self.bytes += line.len() as u64;
+        if matches!(record, Record::Begin(_)) {
+            self.begin_bytes = line.len() as u64;
+        }
         Ok(())
     }
 
     /// Whether it is full, so that it is to be [begun anew](Journal::begin_anew).
     pub fn is_full(&self) -> bool {
-        self.bytes > JOURNAL_BYTES_MAX
+        self.bytes > JOURNAL_BYTES_MAX + self.begin_bytes
     }
 
-    /// Writes the file anew with its newest part, from a [`Record::Begin`] on.
+    /// Makes what was added durable, and writes the file anew with its newest part, from a
+    /// [`Record::Begin`] on: from the newest at least.
     ///
     /// # Errors
     /// [`Error::Io`]: the file is as it was.
     pub fn begin_anew(&mut self) -> Result<()> {
         self.sync()?;
         let content = read_all(&*self.fs.open(&self.dir.join(JOURNAL_NAME))?)?;
-        let mut first = 0;
+        let most = KEPT_BYTES + self.begin_bytes as usize;
+        let (mut first, mut at) = (0, 0);
         for line in content.split_inclusive(|&byte| byte == b'\n') {
             let is_begin = line[HEAD_BYTES.min(line.len())..].starts_with(b"{\"begin\":");
-            if content.len() - first <= KEPT_BYTES && is_begin {
-                break;
+            if is_begin && content.len() - first > most {
+                first = at;
             }
-            first += line.len();
+            at += line.len();
         }
         let kept = &content[first..];
         let mut file = write_next(&*self.fs, &self.dir, [kept])?;

@@ -774,3 +774,30 @@ fn a_full_journal_keeps_its_newest_part_from_a_beginning_on() {
     assert!(matches!(kept[0], Record::Begin(_)) && kept.len() > 51);
     assert!(content(&fs).len() <= 4 << 20);
 }
+
+/// Symptom: an agent whose memory has more than 4 MiB lost all of its journal, and the database
+/// could not be tuned again. Cause: what was kept had to be shorter, whatever it was. Cure: the
+/// newest beginning is kept, however long, and counts beside what may be kept.
+#[test]
+fn a_journal_that_is_begun_anew_keeps_its_newest_beginning_however_long_it_is() {
+    for bytes in [5 << 20, 12 << 20] {
+        let long = |goes_on| {
+            let Record::Begin(begin) = begin(goes_on, State::default()) else { unreachable!() };
+            Record::Begin(Box::new(Begin { memory: "m".repeat(bytes).into(), ..*begin }))
+        };
+        let fs = written(&[long(false)]);
+        let path = Path::new("/d").join(JOURNAL_NAME);
+        let (mut journal, _) = Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap();
+        let record = life(1).swap_remove(1);
+        assert!(!journal.is_full(), "what an agent remembers fills no journal");
+        while !journal.is_full() {
+            journal.add(&record).unwrap();
+        }
+        journal.add(&long(true)).unwrap();
+        journal.begin_anew().unwrap();
+        journal.add(&record).unwrap();
+        journal.sync().unwrap();
+        assert!(!journal.is_full());
+        assert!(read(&fs, &path).unwrap() == [long(true), record], "{bytes}");
+    }
+}
