@@ -22,6 +22,8 @@ pub mod random;
 pub mod steward;
 pub mod worst;
 #[cfg(test)]
+pub mod brittle;
+#[cfg(test)]
 mod imagined;
 #[cfg(test)]
 mod lerp_tests;
@@ -225,6 +227,8 @@ pub fn make(maker: &Maker) -> Result<Box<dyn Agent>, String> {
         }
         random::NAME => Ok(Box::new(random::Random::new(maker.seed))),
         worst::NAME => Ok(Box::new(worst::Worst::new())),
+        #[cfg(test)]
+        brittle::NAME => Ok(Box::new(brittle::Brittle::new(maker.seed))),
         name => Err(format!("there is no agent {name:?}; there are {}", NAMES.join(", "))),
     }
 }

@@ -244,6 +244,9 @@ impl Stepper {
         if self.control.is_closed() {
             return self.end("the database was closed");
         }
+        if let Some(why) = self.agent_is_gone() {
+            return self.end(&why);
+        }
         let now = self.control.observe();
         let look = match self.watch.look(now.clone()) {
             Look::TooSoon if self.hurts(&now) => self.watch.end_early(now),
@@ -257,8 +260,8 @@ impl Stepper {
         match self.decide(&window) {
             Err(error) => self.end(&error.to_string()),
             Ok(decision) => {
-                if let Some(off) = self.coordinator.off().map(str::to_owned) {
-                    self.end(&off);
+                if let Some(why) = self.agent_is_gone() {
+                    self.end(&why);
                 }
                 Progress::Decided(Box::new(decision))
             }
@@ -290,6 +293,13 @@ impl Stepper {
         let before = self.harm.take();
         self.harm = self.watch.so_far(now).and_then(|so_far| self.coordinator.harm(&so_far));
         before.zip(self.harm).is_some_and(|(before, now)| now > before * HARM_GROWS)
+    }
+
+    /// Why the agent is gone, once what it left open has been taken back. The next window that ends
+    /// does that.
+    fn agent_is_gone(&self) -> Option<String> {
+        let gone = self.coordinator.off().filter(|_| self.coordinator.state().open.is_none());
+        gone.map(str::to_owned)
     }
 
     fn decide(&mut self, window: &Window) -> Result<Decision> {
@@ -338,7 +348,8 @@ impl Stepper {
 
     /// Writes down everything that is known, in a journal begun anew if it is full.
     fn write_begin(&mut self, goes_on: bool) -> Result<()> {
-        let memory = self.coordinator.remember().map_err(Error::Invalid)?;
+        // An agent that cannot tell what it remembers is gone: the state says so.
+        let memory = self.coordinator.remember().unwrap_or_default();
         let begin = Begin {
             format: FORMAT,
             unix_ms: self.control.clock().unix_ms(),
@@ -379,6 +390,18 @@ impl Stepper {
         let _ = self.journal.add(&Record::End { unix_ms, why: why.to_owned() });
         let _ = self.journal.sync();
         Progress::Off(why.to_owned())
+    }
+}
+
+#[cfg(test)]
+impl Stepper {
+    /// Goes on with another agent, which may be one that only tests know.
+    pub(super) fn give_agent(&mut self, name: &str, seed: u64) {
+        self.maker = Maker { name: name.into(), seed, ..self.maker.clone() };
+        let (rules, goal) = (self.attach.rules.clone(), self.attach.goal.clone());
+        let (agent, state) = (agent::make(&self.maker).unwrap(), self.coordinator.state().clone());
+        self.coordinator = Coordinator::new(rules, goal, agent, state);
+        self.write_begin(false).unwrap();
     }
 }
 

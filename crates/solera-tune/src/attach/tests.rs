@@ -12,10 +12,11 @@
 
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{
-    agent::{self, Set},
+    agent::{self, Set, brittle},
     coordinator::{
         Rules,
         journal::{JOURNAL_NAME, Journal, Record, read},
+        replay::replay,
     },
     sight::{Goal, Measure, Pace},
     world::{Phase, Setup, World, device},
@@ -287,6 +288,34 @@ fn what_a_person_set_after_a_tuner_is_a_person_s_though_the_receipt_of_it_is_for
     let touches = history.iter().filter(|receipt| receipt.changed.iter().any(|of| of.knob == "block_bytes"));
     assert_eq!(touches.map(|receipt| &*receipt.who).collect::<Vec<_>>(), [WHO]);
     assert_eq!(own(&world), []);
+}
+
+/// Symptom: an agent panicked when it heard that its change was made, or when it was to say what it
+/// remembers, and its change stayed in force. Cause: tuning ended at once. Cure: it ends once the
+/// change has been taken back.
+#[test]
+fn what_an_agent_left_open_that_panics_when_it_hears_is_taken_back_before_tuning_ends() {
+    for (seed, why) in [(brittle::HEARS, "too much to hear"), (brittle::REMEMBERS, "too much to remember")] {
+        let mut world = small();
+        let pace = Pace { operations_min: 500, flushes_min: 0, elapsed_ns_min: 0, ..Pace::default() };
+        let attach = attach(agent::random::NAME).rules(Rules::unguarded()).pace(pace);
+        let mut stepper = attach.stepped(world.db()).unwrap();
+        stepper.give_agent(brittle::NAME, seed);
+        let phase = Phase::of([0.0, 30.0, 0.0, 70.0]);
+        for _ in 0..300 {
+            world.run(&phase, 250).unwrap();
+            if matches!(stepper.step(), Progress::Off(_)) {
+                break;
+            }
+        }
+        assert!(stepper.off().is_some_and(|off| off.contains(why)), "{:?}", stepper.off());
+        let control = world.db().control();
+        assert!(control.observe().settings.iter().all(|setting| !setting.is_set));
+        assert_eq!(control.history_of(WHO).len(), 2, "made and taken back");
+        drop(stepper);
+        let again = replay(&journal(&world)).unwrap();
+        assert_eq!((&again.difference, again.orders), (&None, 2));
+    }
 }
 
 #[test]

@@ -90,14 +90,19 @@ impl Coordinator {
     /// The agent becomes what it remembers, and the memory is returned.
     ///
     /// # Errors
-    /// What is wrong with the memory, which is the agent's own fault.
+    /// What is wrong with the memory, which is the agent's own fault: it is not asked again.
     pub fn remember(&mut self) -> Result<serde_json::Value, String> {
         let agent = &mut self.agent;
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let memory = agent.remember();
             agent.restore(&memory).map(|()| memory)
         }));
-        asked.unwrap_or_else(|panic| Err(panic_text(&*panic)))
+        let memory = asked.unwrap_or_else(|panic| Err(panic_text(&*panic)));
+        if let Err(why) = &memory {
+            let name = self.agent.name();
+            self.state.off.get_or_insert_with(|| format!("{name} cannot tell what it remembers: {why}"));
+        }
+        memory
     }
 
     /// Whether it changes nothing any more, and why.

@@ -141,7 +141,7 @@ fn begun(begin: &Begin) -> Result<Resumed, String> {
 
 /// What is known now must be what was known then.
 fn goes_on(mut now: Resumed, begin: &Begin) -> Result<Result<Resumed, Difference>, String> {
-    let memory = now.coordinator.remember()?;
+    let memory = now.coordinator.remember().unwrap_or_default();
     let state = now.coordinator.state();
     let told = |state: &State, memory: &serde_json::Value| format!("{} {}", json(state), json(memory));
     let (then, is) = (told(&begin.state, &begin.memory), told(state, &memory));
