@@ -223,7 +223,8 @@ fn line_of(record: &Record) -> String {
 /// What a line says, if it is whole.
 fn record_of(line: &str) -> Result<Record, String> {
     let json = line.get(HEAD_BYTES..).ok_or("it is too short")?;
-    let sum = u32::from_str_radix(&line[..8], 16).map_err(|_| "it does not begin with a checksum")?;
+    let sum = line.get(..8).and_then(|sum| u32::from_str_radix(sum, 16).ok());
+    let sum = sum.ok_or("it does not begin with a checksum")?;
     if crc32c::crc32c(json.as_bytes()) != sum {
         return Err("its checksum is another".into());
     }

@@ -14,6 +14,7 @@ use crate::{
     sight::{Contexts, Goal, Measure, Operations, Pace, Setting, Window},
     world::device,
 };
+use proptest::prelude::*;
 use solera::{
     Error,
     vfs::{Fs, mem::MemFs},
@@ -799,5 +800,35 @@ fn a_journal_that_is_begun_anew_keeps_its_newest_beginning_however_long_it_is() 
         journal.sync().unwrap();
         assert!(!journal.is_full());
         assert!(read(&fs, &path).unwrap() == [long(true), record], "{bytes}");
+    }
+}
+
+/// Symptom: a foreign file in the journal's place ended the program. Cause: its eighth byte was in
+/// the middle of a character. Cure: a line without eight digits is refused.
+#[test]
+fn a_line_whose_checksum_ends_within_a_character_is_refused() {
+    let fs = written(&life(1));
+    put(&fs, "1234567é{}\n".as_bytes());
+    let error = read(&fs, &Path::new("/d").join(JOURNAL_NAME)).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn a_journal_of_any_bytes_is_refused_and_panics_nobody(
+        text in "[0-9a-f]{0,9}[0-9a-fé{} \\n]{0,40}",
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        at in 0..80usize,
+    ) {
+        let fs = written(&life(1));
+        let whole = content(&fs);
+        let damaged = [&whole[..at], &bytes, &whole[at..]].concat();
+        for content in [text.as_bytes(), &bytes, &damaged] {
+            put(&fs, content);
+            match read(&fs, &Path::new("/d").join(JOURNAL_NAME)) {
+                Ok(records) => prop_assert!(records.is_empty() || bytes.is_empty()),
+                Err(error) => prop_assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
+            }
+        }
     }
 }
