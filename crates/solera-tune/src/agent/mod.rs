@@ -112,6 +112,13 @@ impl Proposal {
     pub fn is_homeward(&self) -> bool {
         self.sets.iter().all(|set| set.value.is_none())
     }
+
+    /// The same, with what an agent that does not know says in the place of what is no number. JSON
+    /// has none of those: the journal would hold a proposal that it could not read again.
+    pub(crate) fn in_numbers(self) -> Proposal {
+        let predicted = if self.predicted.is_finite() { self.predicted } else { 1.0 };
+        Proposal { predicted, ..self }
+    }
 }
 
 /// What became of a proposal.

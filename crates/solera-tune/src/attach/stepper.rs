@@ -78,6 +78,9 @@ impl Prepared {
             let names = agent::NAMES.join(", ");
             return Err(Error::Invalid(format!("there is no agent {:?}; there are {names}", attach.agent)));
         }
+        if !attach.rules.is_sane() {
+            return Err(Error::Invalid("a rule is no number, or too large a one".into()));
+        }
         if attach.units.as_ref().is_some_and(|units| !units.is_sane()) {
             return Err(Error::Invalid("a unit cost is negative, no number, or more than a minute".into()));
         }

@@ -319,6 +319,26 @@ fn what_an_agent_left_open_that_panics_when_it_hears_is_taken_back_before_tuning
 }
 
 #[test]
+fn rules_that_a_journal_cannot_hold_are_refused_at_once() {
+    let world = small();
+    let default = Rules::default;
+    for rules in [
+        Rules { cost_factor_max: f64::INFINITY, ..default() },
+        Rules { loss_max: f64::NAN, ..default() },
+        Rules { loss_mads_max: f64::MAX, ..default() },
+        Rules { stop_windows: f64::NEG_INFINITY, ..default() },
+    ] {
+        let error = attach(agent::random::NAME).rules(rules.clone()).stepped(world.db()).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{rules:?}: {error}");
+    }
+    for rules in [default(), Rules::unguarded(), Rules { cost_factor_max: 1e9, mute: u64::MAX, ..default() }]
+    {
+        drop(attach(agent::random::NAME).rules(rules).stepped(world.db()).unwrap());
+    }
+    assert!(journal(&world).len() > 2, "it can be read");
+}
+
+#[test]
 fn a_journal_does_not_grow_for_ever_by_tuners_that_come_and_go_before_a_window_ends() {
     let world = small();
     drop(attach(agent::random::NAME).stepped(world.db()).unwrap());

@@ -290,9 +290,11 @@ impl Coordinator {
         });
         let proposal = proposal.flatten().filter(|proposal| !is_closed || proposal.is_homeward());
         let Some(proposal) = proposal else { return };
-        decision.proposal = Some(proposal.clone());
         let moves = tabu::moves(window, &proposal.sets);
-        match self.forbidden(window, &proposal, &moves) {
+        let forbidden = self.forbidden(window, &proposal, &moves);
+        let proposal = proposal.in_numbers();
+        decision.proposal = Some(proposal.clone());
+        match forbidden {
             Some(why) => self.tell(decision, Outcome::Forbidden { why }),
             None => self.order_try(window, proposal, moves, decision),
         }
@@ -526,7 +528,7 @@ impl Coordinator {
         }
         let pause = self.rules.pauses[(place.restores as usize).min(self.rules.pauses.len() - 1)];
         place.restores += 1;
-        place.restore_from = number + pause;
+        place.restore_from = number.saturating_add(pause);
         (place.worse, place.anchor) = (0, None);
         let sets = state::way(&self.state.own, &anchor.own);
         let moves: Vec<String> = tabu::moves(window, &state::way(&anchor.own, &self.state.own));

@@ -3,7 +3,8 @@
 //!
 //! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
 //! back that hurts, for experiments that repeat a paper's agent as it was printed. Only what an
-//! agent that panics, or another process, left open is taken back.
+//! agent that panics, or another process, left open is taken back. `is_sane` refuses numbers that
+//! no journal can hold.
 //!
 //! Callers: `coordinator` and its `baseline`, `regret`, `tabu`, `state` and `journal`.
 //! `Attach::rules` takes others: from the pages `safety` and `epochs` of `solera-bench`,
@@ -79,5 +80,21 @@ impl Rules {
     /// No guard: for experiments that repeat a paper's agent as it was printed.
     pub fn unguarded() -> Rules {
         Rules { guarded: false, windows_before: 0, changes_per_context: u32::MAX, ..Rules::default() }
+    }
+
+    /// Whether a journal can hold them, and what is reckoned by them: JSON has no number that is
+    /// not finite.
+    pub fn is_sane(&self) -> bool {
+        const MOST: f64 = 1e12;
+        let rules = serde_json::to_value(self).expect("rules are a map with names for keys");
+        let is_sane = |rule: &serde_json::Value| match rule {
+            serde_json::Value::Number(number) if number.is_f64() => {
+                number.as_f64().is_some_and(|number| number.abs() <= MOST)
+            }
+            // What is not finite.
+            serde_json::Value::Null => false,
+            _ => true,
+        };
+        rules.as_object().is_some_and(|rules| rules.values().all(is_sane))
     }
 }

@@ -832,3 +832,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_proposal_that_predicts_what_is_no_number_is_not_allowed_and_its_journal_can_be_read() {
+    for predicted in [f64::NAN, f64::INFINITY] {
+        let proposals = vec![Proposal { predicted, ..proposal("3") }];
+        let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new(), homeward: None });
+        let mut database = Database::new();
+        let mut records = vec![begin(false, State::default())];
+        for number in 1..=3 {
+            let window = window(number, 1, 100.0, database.changes, &database.settings);
+            let decision = database.window(&mut coordinator, 1, 100.0);
+            records.push(Record::Window { window: Box::new(window), decision: Box::new(decision) });
+        }
+        let Record::Window { decision, .. } = &records[1] else { unreachable!() };
+        let outcome = decision.outcome.as_ref();
+        assert!(matches!(outcome, Some(Outcome::Forbidden { why }) if why.contains("no number")));
+        assert_eq!(read(&written(&records), &Path::new("/d").join(JOURNAL_NAME)).unwrap(), records);
+    }
+}
