@@ -113,6 +113,11 @@ impl Prepared {
         let maker = Maker { name, seed: attach.seed, units, goal: attach.goal.clone() };
         let make = || agent::make(&maker).map_err(Error::Invalid);
         let now = control.observe();
+        let mut before = Before::default();
+        if let Some(resumed) = &resumed {
+            let (keyspace, own) = (&resumed.begin.keyspace, &resumed.coordinator.state().own);
+            before = Before { keyspace: keyspace.clone(), own: own.clone() };
+        }
         let goes_on = resumed.filter(|resumed| {
             let begin = &resumed.begin;
             (&begin.maker, &begin.keyspace, &begin.goal) == (&maker, &attach.keyspace, &attach.goal)
@@ -134,7 +139,7 @@ impl Prepared {
             // What was changed before a first window is no change of others during one.
             state.expected = now.changes;
         }
-        state.own = own_settings(&control.history(), &now, &attach.keyspace);
+        state.own = own_settings(&control.history(), &now, &attach.keyspace, &before);
         state.off = None;
         // A tag stands for one order, whichever tuner had the database before.
         let orders = control.history_of(WHO).iter().filter_map(|receipt| order_of(&receipt.tag)).max();
@@ -186,9 +191,28 @@ fn settle(control: &Control, resumed: &mut Resumed, notes: &mut Vec<String>) -> 
     resumed.coordinator.state().clone()
 }
 
+/// What the tuner had set at the end of the journal.
+#[derive(Default)]
+struct Before {
+    keyspace: String,
+    own: Vec<Set>,
+}
+
+impl Before {
+    /// Whether it had set this, to what it is now.
+    fn has_set(&self, setting: &Setting) -> bool {
+        let is_it = |set: &Set| {
+            let value = set.value.as_deref().map(Value::parse);
+            (&set.knob, set.level) == (&setting.knob, setting.level) && value.as_ref() == Some(&setting.value)
+        };
+        setting.keyspace.as_ref().is_none_or(|of| *of == self.keyspace) && self.own.iter().any(is_it)
+    }
+}
+
 /// What stands of what this tuner, or one before it, has set. The newest receipt of a setting tells
-/// whose it is, if that made it what it is now.
-fn own_settings(history: &[Receipt], now: &Observation, keyspace: &str) -> Vec<Set> {
+/// whose it is, if that made it what it is now. A setting without one, as old receipts are
+/// forgotten, is the tuner's if it was `before`.
+fn own_settings(history: &[Receipt], now: &Observation, keyspace: &str, before: &Before) -> Vec<Set> {
     let is_own = |setting: &&Setting| {
         // A knob of the database has no keyspace.
         let of = setting.keyspace.as_deref().unwrap_or_default();
@@ -199,7 +223,7 @@ fn own_settings(history: &[Receipt], now: &Observation, keyspace: &str) -> Vec<S
             let changed = receipt.changed.iter().find(is_of)?;
             Some(receipt.who == WHO && changed.new == setting.value.to_string())
         };
-        history.iter().rev().find_map(newest).unwrap_or(false)
+        history.iter().rev().find_map(newest).unwrap_or_else(|| before.has_set(setting))
     };
     let of_keyspace = now
         .settings

@@ -290,6 +290,29 @@ fn what_a_person_set_after_a_tuner_is_a_person_s_though_the_receipt_of_it_is_for
     assert_eq!(own(&world), []);
 }
 
+/// Symptom: after a restart the tuner never again changed what it had set itself. Cause: that was
+/// more than 128 of its changes ago, and history alone said what is its own. Cure: where history is
+/// silent, its journal is believed.
+#[test]
+fn what_a_tuner_set_two_hundred_changes_ago_is_still_its_own_after_a_restart() {
+    let world = small();
+    set(&world, WHO, "default", "block_bytes", 8192);
+    set(&world, WHO, "default", "epsilon", 32);
+    assert_eq!(own(&world).len(), 2);
+    (0..200).for_each(|turn| set(&world, WHO, "default", "run_limit", 2 + turn % 2));
+    let history = world.db().control().history();
+    let changed = |knob: &str| history.iter().any(|of| of.changed.iter().any(|of| of.knob == knob));
+    assert!(!changed("block_bytes") && !changed("epsilon"));
+    set(&world, "operator", "default", "epsilon", 16);
+    assert_eq!(own(&world), [Set::new("block_bytes", 8192), Set::new("run_limit", 3)]);
+    // Another agent's journal knows it as well, one of another keyspace does not.
+    drop(attach(agent::steward::NAME).stepped(world.db()).unwrap());
+    assert_eq!(own(&world).len(), 2);
+    world.db().keyspace("other").unwrap();
+    drop(attach(agent::steward::NAME).keyspace("other").stepped(world.db()).unwrap());
+    assert_eq!(own(&world), [Set::new("run_limit", 3)]);
+}
+
 /// Symptom: an agent panicked when it heard that its change was made, or when it was to say what it
 /// remembers, and its change stayed in force. Cause: tuning ended at once. Cure: it ends once the
 /// change has been taken back.
