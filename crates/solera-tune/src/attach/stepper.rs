@@ -332,6 +332,7 @@ impl Stepper {
     fn decide(&mut self, window: &Window) -> Result<Decision> {
         self.windows = window.number;
         self.harm = None;
+        self.coordinator.forget_all_but(self.watch.contexts());
         let mut decision = self.coordinator.window(window);
         let record =
             Record::Window { window: Box::new(window.clone()), decision: Box::new(decision.clone()) };

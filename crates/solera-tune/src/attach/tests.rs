@@ -17,6 +17,7 @@ use crate::{
         Rules,
         journal::{JOURNAL_NAME, Journal, Record, read},
         replay::replay,
+        state::Place,
     },
     sight::{Goal, Measure, Pace},
     world::{Phase, Setup, World, device},
@@ -359,6 +360,23 @@ fn rules_that_a_journal_cannot_hold_are_refused_at_once() {
         drop(attach(agent::random::NAME).rules(rules).stepped(world.db()).unwrap());
     }
     assert!(journal(&world).len() > 2, "it can be read");
+}
+
+#[test]
+fn what_is_known_of_workloads_that_were_forgotten_goes_with_the_next_window() {
+    let mut world = small();
+    drop(attach(agent::random::NAME).stepped(world.db()).unwrap());
+    let mut records = journal(&world);
+    records.truncate(1);
+    let Record::Begin(begin) = &mut records[0] else { panic!("it begins") };
+    begin.state.places.extend((1000..2000).map(|id| (id, Place::default())));
+    put_journal(&world, &records);
+    let mut stepper = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    assert_eq!(stepper.state().places.len(), 1000);
+    live(&mut world, &mut stepper, 2);
+    assert!((1..10).contains(&stepper.state().places.len()), "{}", stepper.state().places.len());
+    drop(stepper);
+    assert_eq!(replay(&journal(&world)).unwrap().difference, None);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub use state::State;
 
 use crate::{
     agent::{Agent, Outcome, Proposal, Set, Step},
-    sight::{Blocked, Goal, Window},
+    sight::{Blocked, Contexts, Goal, Window},
 };
 use baseline::{Baseline, Measured};
 use decision::tag_of;
@@ -85,6 +85,14 @@ impl Coordinator {
     /// Its agent.
     pub fn agent(&self) -> &dyn Agent {
         &*self.agent
+    }
+
+    /// Forgets all workloads but those that are `known`, and the one that the open change is of.
+    /// Before each window, or what it knows would grow for ever.
+    pub fn forget_all_but(&mut self, known: &Contexts) {
+        let open = self.state.open.as_ref().map(|open| open.context);
+        let is_known = |id: u32| Some(id) == open || known.known().iter().any(|context| context.id == id);
+        self.state.places.retain(|id, _| is_known(*id));
     }
 
     /// The agent becomes what it remembers, and the memory is returned.

@@ -159,6 +159,7 @@ fn step(at: &mut Resumed, window: &Window) -> Result<super::Decision, String> {
         at.contexts.enter(window.number, &Traits::of(window), window.steady);
     }
     at.windows = window.number;
+    at.coordinator.forget_all_but(&at.contexts);
     let decision = at.coordinator.window(window);
     at.unanswered = decision.order.clone();
     Ok(decision)

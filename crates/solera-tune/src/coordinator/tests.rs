@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     agent::{self, Agent, Maker, Outcome, Proposal, Set},
-    sight::{Contexts, Goal, Measure, Operations, Pace, Setting, Window},
+    sight::{Contexts, Goal, LevelSight, Measure, Operations, Pace, Setting, Traits, Window},
     world::device,
 };
 use proptest::prelude::*;
@@ -850,4 +850,51 @@ fn a_proposal_that_predicts_what_is_no_number_is_not_allowed_and_its_journal_can
         assert!(matches!(outcome, Some(Outcome::Forbidden { why }) if why.contains("no number")));
         assert_eq!(read(&written(&records), &Path::new("/d").join(JOURNAL_NAME)).unwrap(), records);
     }
+}
+
+/// Symptom: what a tuner knows grew with each workload that it met. Cause: a context that is
+/// forgotten gets no number again, and what was known of it stayed. Cure: it goes, too.
+#[test]
+fn a_tuner_that_met_a_thousand_workloads_remembers_sixty_four() {
+    let first = begin(false, State::default());
+    let Record::Begin(of) = &first else { unreachable!() };
+    let agent = agent::make(&of.maker).unwrap();
+    let mut coordinator = Coordinator::new(Rules::default(), goal(), agent, State::default());
+    let (mut contexts, database) = (Contexts::default(), Database::new());
+    let (mut records, mut met, mut changes) = (vec![first.clone()], 0, 0);
+    for number in 1..=3_000 {
+        // A hundred and twenty, one after the other, each for three windows.
+        let workload = number / 3;
+        let found = OPERATIONS / 5 * (workload / 30 % 4);
+        let level =
+            LevelSight { level: 1, bytes: 1 << (2 * (workload % 30)), entries: 1, ..Default::default() };
+        let mut window = Window {
+            operations: Operations { absent: 0, found, scans: 0, writes: OPERATIONS - found },
+            levels: vec![level],
+            steady: true,
+            ..window(number, 0, 100.0, changes, &database.settings)
+        };
+        window.context = contexts.enter(number, &Traits::of(&window), true);
+        met = met.max(window.context);
+        coordinator.forget_all_but(&contexts);
+        let decision = coordinator.window(&window);
+        let order = decision.order.is_some();
+        records.push(Record::Window { window: Box::new(window), decision: Box::new(decision) });
+        if order {
+            changes += 1;
+            coordinator.answer(&Answer::Made(changes));
+            records.push(Record::Answer(Answer::Made(changes)));
+        }
+        if number % 700 == 0 {
+            let (memory, state) = (coordinator.remember().unwrap(), coordinator.state().clone());
+            let Record::Begin(begin) = begin(true, state) else { unreachable!() };
+            let begin = Begin { windows: number, contexts: contexts.clone(), memory, ..*begin };
+            records.push(Record::Begin(Box::new(begin)));
+        }
+    }
+    assert!(met >= 1_000 && changes > 0, "{met} workloads, {changes} changes");
+    let places = coordinator.state().places.len();
+    assert!((50..=65).contains(&places), "{places}");
+    let again = replay(&records).unwrap();
+    assert_eq!((again.difference, again.begins), (None, 5));
 }
