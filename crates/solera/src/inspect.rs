@@ -326,12 +326,12 @@ fn check_values(
 }
 
 /// What a file is that other parts of Solera put into a database's directory, and whether it is
-/// needed: the note of a load that was stopped, and the file by which the device is measured.
+/// needed: the note of a load that was stopped, and a page or note that was not put in its place.
 fn kind_beside(name: &str) -> (&'static str, bool) {
     let is = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
     if name == "load.progress" || is("load-", ".progress") {
         ("progress", true)
-    } else if is("solera-probe-", ".tmp") || name.starts_with(".solera-new-") {
+    } else if name.starts_with(".solera-new-") {
         ("temporary", false)
     } else {
         ("stranger", false)

@@ -228,9 +228,7 @@ fn check_knows_every_file_that_solera_makes_and_tells_of_no_crash_that_was_none(
     let solera = loaded();
     let text = solera.run(["check"]).ok();
     assert!(!text.contains("tore off"), "{text}");
-    for name in
-        ["load-0123456789abcdef.progress", "OBSERVED", "TUNED.lock", "TUNED.next", "solera-probe-1-0.tmp"]
-    {
+    for name in ["load-0123456789abcdef.progress", "OBSERVED", "TUNED.lock", "TUNED.next", "000000.probe"] {
         solera.write(&format!("db/{name}"), "x");
     }
     let text = solera.run(["check"]).ok();
