@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use solera::{
     Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout,
     clock::{Clock, SystemClock},
-    control::{KeyspaceObservation, Recording},
+    control::KeyspaceObservation,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     trace::{Recorded, TraceOptions},
 };
