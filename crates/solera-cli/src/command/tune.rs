@@ -56,7 +56,7 @@ impl Replay {
         let records = journal::read(&*operating_system(), path)
             .map_err(|error| unless_another(error.into(), path, "a tuner's journal", journal::begins))?;
         if records.is_empty() {
-            return Err(Failure::Missing(format!("{} holds no record of a tuner", path.display())));
+            return Err(Failure::Usage(format!("{} holds no record of a tuner", path.display())));
         }
         let replayed =
             replay(&records).map_err(|why| Failure::Error(format!("{}: {why}", path.display())))?;

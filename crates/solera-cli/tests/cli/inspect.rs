@@ -247,7 +247,6 @@ fn check_knows_every_file_that_solera_makes_and_tells_of_no_crash_that_was_none(
     assert!(!message.contains("backup") && message.contains("does not need it"), "{message}");
     solera.write("db/TUNED", "");
     assert!(solera.run(["explain"]).fails(6).contains("it is empty"));
-    solera.run(["tune", "replay", "db/TUNED"]).fails(6);
 }
 
 /// A database with values apart from their entries, in a sorted value file, and that file.
