@@ -5,7 +5,8 @@
 //! JSON. With `--html` it also writes the report as a page. `Shown` says how far a run has come.
 //!
 //! What must hold: it is known before anything is measured that the page can be written. It is
-//! written only if the run succeeds; until then an older one stays. Wrong answers end the command as a failure.
+//! written only if the run succeeds; until then an older one stays. Wrong answers end the command
+//! as a failure.
 //!
 //! Callers: `main`; `command::paper` shares `Shown`, `failed`, `count` and `command_line`, `cost`
 //! `count`, `load` `must_be_available`.

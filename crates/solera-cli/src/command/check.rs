@@ -5,8 +5,8 @@
 //! summary, as text or JSON.
 //!
 //! What must hold: a problem makes the exit status that of damage, unless all that is wrong is that
-//! files could not be read. A reader of the output that has gone does not change it. The database is not opened; one
-//! that a process has open is refused.
+//! files could not be read. A reader of the output that has gone does not change it. The database
+//! is not opened; one that a process has open is refused.
 //!
 //! Caller: `main`.
 
