@@ -174,7 +174,7 @@ fn divided(product: u128, by: u16) -> Option<u64> {
     // The upper part has at most as many bits as `by` and 48.
     let upper = high << 48 | low >> 16;
     let lower = (upper % by) << 16 | low & 0xffff;
-    let quotient = (upper / by) << 16 | lower / by;
+    let quotient = ((upper / by) << 16) | (lower / by);
     if lower % by == 0 { Some(quotient) } else { quotient.checked_add(1) }
 }
 

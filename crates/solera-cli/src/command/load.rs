@@ -662,9 +662,9 @@ impl Loading {
             }
         };
         self.write_batch(db, batch, &mut written)?;
-        ended.or_else(|failure| {
+        ended.map_err(|failure| {
             if matches!(failure, Failure::Usage(_)) {
-                return Err(failure);
+                return failure;
             }
             let noted = keyspace.flush().map_err(Failure::from).and_then(|()| self.write_mark(db));
             let failure = match noted {
@@ -672,7 +672,7 @@ impl Loading {
                 Err(again) if again.to_string() != failure.to_string() => failure.and(again),
                 _ => failure,
             };
-            Err(failure.and(self.how_many()))
+            failure.and(self.how_many())
         })
     }
 
