@@ -1,6 +1,6 @@
-//! The file behind `--bad-lines`, or the note of progress in a database's directory: `Report`, which
-//! lines were left out and why; and `Mark`, how far a load has come. `progress_name` and `stopped`
-//! are of such notes.
+//! The file behind `--bad-lines`, or the note of progress in a database's directory: `Report`,
+//! which lines were left out and why; and `Mark`, how far a load has come. `progress_name` and
+//! `stopped` are of such notes.
 //!
 //! It is JSON lines. The first says what was loaded into which keyspace. Then come bad lines
 //! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where not UTF-8) and marks

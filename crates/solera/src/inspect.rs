@@ -43,8 +43,8 @@ use std::{
 pub struct FileReport {
     /// Its name in the directory.
     pub name: String,
-    /// `manifest`, `log`, `table`, `values`, `current`, `lock`, `observed`, `tuned`, `progress` of a
-    /// load, `temporary` or `stranger`.
+    /// `manifest`, `log`, `table`, `values`, `current`, `lock`, `observed`, `tuned`, `progress` of
+    /// a load, `temporary` or `stranger`.
     pub kind: &'static str,
     /// Its length.
     pub bytes: u64,

@@ -9,7 +9,8 @@
 //! came before. How far it came stands in the report of `--bad-lines`, or else in a note in the
 //! database's directory, named by the load. A mark is written only after everything up to it is
 //! durable. Resuming refuses other options, and an input that is another one up to the mark. It
-//! refuses a database that is another one or older than the mark, and a keyspace that was made anew.
+//! refuses a database that is another one or older than the mark, and a keyspace that was made
+//! anew.
 //!
 //! Caller: `main`.
 

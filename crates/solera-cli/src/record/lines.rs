@@ -176,8 +176,8 @@ impl LineReader {
         doubts
     }
 
-    /// What was kept and may not have been meant, and [`LineReader::doubts`]. `end` is where the end
-    /// of a line lies now.
+    /// What was kept and may not have been meant, and [`LineReader::doubts`]. `end` is where the
+    /// end of a line lies now.
     pub(super) fn notes(&self, end: &str, separators: &[u8]) -> Vec<String> {
         let mut notes = self.doubts(separators);
         if self.carriage_returns > 0 {

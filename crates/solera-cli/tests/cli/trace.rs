@@ -170,8 +170,8 @@ fn what_is_no_whole_trace_is_told_with_its_place() {
     assert!(!solera.db().exists(), "nothing was made for a trace that was not read");
 }
 
-/// Symptom: a replay took SOLERA_DIR and wrote made-up values over the real ones. Cure: the database
-/// is named, and one that has entries is refused unless the user says otherwise.
+/// Symptom: a replay took SOLERA_DIR and wrote made-up values over the real ones. Cure: the
+/// database is named, and one that has entries is refused unless the user says otherwise.
 #[test]
 fn a_replay_writes_over_entries_only_if_told() {
     let solera = Solera::new();
