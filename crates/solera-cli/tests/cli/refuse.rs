@@ -224,8 +224,9 @@ fn a_page_is_written_only_when_asked_and_never_over_a_file_of_others() {
 }
 
 /// Symptom: a page of an earlier run was gone when the next run failed, and a user's file that
-/// holds a phrase of a page was written over. Cause: the page was emptied before the run, and known by
-/// the phrase. Cure: the new page takes its place when it is whole, and is known by its beginning.
+/// holds a phrase of a page was written over. Cause: the page was emptied before the run, and known
+/// by the phrase. Cure: the new page takes its place when it is whole, and is known by its
+/// beginning.
 #[test]
 fn a_page_stays_until_the_next_is_whole_and_is_known_by_its_beginning() {
     let solera = Solera::new();
