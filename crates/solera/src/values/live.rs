@@ -111,6 +111,9 @@ impl Tally {
             let values = unzigzag(decoder.varint("a count of values")?);
             let bytes = unzigzag(decoder.varint("bytes of values")?);
             let change = Change { values, bytes, sorted: file & 1 == 1 };
+            if values == 0 && bytes == 0 {
+                return decoder.fail("a change of a value file");
+            }
             if changes.insert(FileId(file >> 1), change).is_some() {
                 return decoder.fail("a value file only once");
             }

@@ -478,3 +478,15 @@ fn a_value_file_that_is_given_up_leaves_no_file() {
 fn a_key_below_the_last_one_stops_whoever_writes_the_value_file() {
     written(&fs(), 1, &[(b"b", b"one"), (b"b", b"another"), (b"a", b"below")]);
 }
+
+/// Found by the fuzz target `manifest`: an edit that named a value file without a change of it was
+/// read, and written anew without that file.
+#[test]
+fn a_tally_that_names_a_file_without_a_change_is_refused() {
+    // One file, number 3, no more values and no more bytes.
+    for bytes in [[1, 3 << 1, 0, 0], [1, 3 << 1 | 1, 0, 0]] {
+        let error = Tally::decode(&mut crate::codec::Decoder::new(&bytes)).unwrap_err();
+        assert_eq!(error.what, "a change of a value file");
+    }
+    assert!(Tally::decode(&mut crate::codec::Decoder::new(&[1, 3 << 1, 2, 0])).is_ok());
+}
