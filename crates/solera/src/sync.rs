@@ -7,7 +7,7 @@
 //! brings each back.
 //! What must hold: a thread that comes to one of these while it holds a lock has taken that lock
 //! from here too. Not from here are `OnceLock`, and locks and counts that get to nothing else
-//! (`pin`, `pool`, `stats`, `vfs`, `memtable::arena`).
+//! (`pin`, `pool`, `stats`, `vfs`, `memtable::{arena, known}`).
 //! Callers: `memtable`, `tree`, `cache`, `values`, `trace`, `control`, `engine`, `db`;
 //! `compaction::job`, `dir::owned`, `merge::visible::gaps`, `table::file`.
 

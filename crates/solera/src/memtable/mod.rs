@@ -1,7 +1,8 @@
 //! The newest entries, in memory and sorted, until they are flushed to a table: `Memtable` and
 //! `MemtableWriter`.
 //!
-//! It is a B+tree of entries in an arena (`tree`), and a set of range tombstones. It keeps the logs
+//! It is a B+tree of entries in an arena (`tree`), a filter of its keys (`known`), and a set of
+//! range tombstones. It keeps the logs
 //! that its separated values lie in (`keep_log`).
 //!
 //! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock
@@ -14,6 +15,7 @@
 
 mod arena;
 mod cursor;
+mod known;
 mod node;
 mod record;
 mod tree;
@@ -118,14 +120,15 @@ impl Memtable {
     /// are the caller's to ask: [`Memtable::covering`].
     #[inline]
     pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
-        if self.is_empty() {
+        if self.is_empty() || !self.tree.may_hold(probe.hash) {
             return None;
         }
         let position = Position::of(probe.key);
-        let place = self.tree.first_from(position)?;
-        if !place.has_key_of(position) {
+        let place = self.tree.first_from(position).filter(|place| place.has_key_of(position));
+        let Some(place) = place else {
+            self.tree.want_filter();
             return None;
-        }
+        };
         let record = place.record().seen_by(probe.snapshot)?;
         let pin = self.tree.arena();
         // SAFETY: the record lies in the arena that the pin keeps; records are never changed or
@@ -223,7 +226,11 @@ impl MemtableWriter<'_> {
     pub fn insert(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
         debug_assert!(key.len() <= KEY_BYTES_MAX);
         let memtable = self.memtable;
+        let hash = memtable.tree.announce(&mut self.writer, key, memtable.entries());
         memtable.tree.insert(&mut self.writer, key, seqno, kind, value);
+        if let Some(hash) = hash {
+            memtable.tree.know(&mut self.writer, hash);
+        }
         // There is one writer, so a store does for an addition.
         memtable.bytes.store(self.writer.bytes(), Ordering::Relaxed);
         memtable.entries.store(memtable.entries() + 1, Ordering::Relaxed);

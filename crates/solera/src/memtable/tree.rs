@@ -13,12 +13,13 @@
 
 use super::{
     arena::{Arena, Bump, Holdings},
+    known::{Known, Room},
     node::{Inner, Leaf, Link, Order, Position, SLOTS, Slot, choose_skip},
     record::{RECORD_ALIGN, Record},
 };
 use crate::{
     ids::Seqno,
-    key::{Kind, head},
+    key::{Kind, hash, head},
     pin::Pin,
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -58,6 +59,7 @@ const HEIGHT_MAX: usize = 24;
 pub(super) struct Tree {
     /// Null until the first insertion: of ten thousand keyspaces most have nothing in memory.
     root: AtomicPtr<Inner>,
+    known: Known,
     arena: Pin,
 }
 
@@ -65,6 +67,7 @@ pub(super) struct Tree {
 pub(super) struct Writer {
     records: Bump,
     nodes: Bump,
+    room: Room,
 }
 
 impl Writer {
@@ -138,7 +141,8 @@ impl Tree {
         let bump = |align, first| unsafe { Bump::new(arena.clone(), align, first) };
         let records = bump(RECORD_ALIGN, RECORDS_FIRST_BYTES);
         let nodes = bump(align_of::<Leaf>(), size_of::<Leaf>() + size_of::<Inner>());
-        (Tree { root: AtomicPtr::default(), arena }, Writer { records, nodes })
+        let writer = Writer { records, nodes, room: Room::default() };
+        (Tree { root: AtomicPtr::default(), known: Known::default(), arena }, writer)
     }
 
     /// Makes the first two nodes: a leaf, and what leads there.
@@ -147,6 +151,58 @@ impl Tree {
         let leaf = writer.place(Leaf::new(&[], Link::NULL));
         let root = writer.place(Inner::new(1, &[Slot::child(None, Link::new(leaf, 0), 0)]));
         self.root.store(root.as_ptr(), Ordering::Release);
+    }
+
+    /// Whether a key of this hash may be there. Nothing is waited for where the filter is small.
+    #[inline]
+    pub(super) fn may_hold(&self, hash: u64) -> bool {
+        self.known.may_hold(hash)
+    }
+
+    /// Notes that a lookup came down here in vain: a filter would have told.
+    #[inline]
+    pub(super) fn want_filter(&self) {
+        self.known.want();
+    }
+
+    /// Makes room in the filter for a key that comes, and asks for its place there: the hash to
+    /// tell `know` of once the entry is in. `None`: there is no filter. `keys` are there.
+    #[inline]
+    pub(super) fn announce(&self, writer: &mut Writer, key: &[u8], keys: usize) -> Option<u64> {
+        if let Some(len) = self.known.words_due(&writer.room, keys) {
+            self.extend_known(writer, len);
+        }
+        self.known.is_there().then(|| {
+            let hash = hash(key);
+            self.known.expect(&writer.room, hash);
+            hash
+        })
+    }
+
+    /// Tells the filter of a key that is in, before a reader may see it.
+    #[inline]
+    pub(super) fn know(&self, writer: &mut Writer, hash: u64) {
+        self.known.add(&mut writer.room, hash);
+    }
+
+    /// Gives the filter a layer of `len` words.
+    #[cold]
+    fn extend_known(&self, writer: &mut Writer, len: usize) {
+        let start = writer.nodes.take(len * size_of::<u64>()).cast::<u64>();
+        // SAFETY: the piece is ours alone, long enough, and aligned to a cache line.
+        unsafe { start.write_bytes(0, len) };
+        let first = if self.known.is_there() { None } else { self.first_from(Position::of(&[])) };
+        let places = std::iter::successors(first, |place| self.after(place));
+        // SAFETY: these are zeros in the arena, which lives as long as this tree.
+        unsafe { self.known.push(&mut writer.room, start, len, places.map(|at| hash(at.record().key()))) };
+    }
+
+    /// The place behind `place`.
+    fn after<'t>(&'t self, place: &Place<'t>) -> Option<Place<'t>> {
+        match place.rank + 1 < place.order.len() {
+            true => Some(Place { rank: place.rank + 1, ..*place }),
+            false => self.first_after(place.leaf),
+        }
     }
 
     /// What keeps records and nodes alive.
