@@ -311,14 +311,21 @@ impl Known {
     }
 
     /// How many of the last keys below a separator are not below this head; `None` if that are all.
-    /// `heads` are those of the last keys, [`KEPT_MAX`] at most, the last key's first.
-    fn not_below(&mut self, i: usize, from: u64, heads: impl Iterator<Item = u64>) -> Option<usize> {
+    /// `keys` are these, [`KEPT_MAX`] at most, the last one first. Each is asked for its head once.
+    fn not_below<'k>(
+        &mut self,
+        i: usize,
+        from: u64,
+        keys: impl Iterator<Item = &'k [u8]>,
+        head: impl Fn(&[u8]) -> u64,
+    ) -> Option<usize> {
         if self.of[i] == 0 {
             self.heads.push(([0; KEPT_MAX], 0));
             self.of[i] = self.heads.len() as u32;
         }
         let (known, count) = &mut self.heads[self.of[i] as usize - 1];
-        let mut more = heads.skip(*count);
+        // Skipped before they are mapped: else each would be asked for its head again.
+        let mut more = keys.skip(*count).map(head);
         while known[..*count].last().is_none_or(|head| *head >= from) {
             known[*count] = more.next()?;
             *count += 1;
@@ -361,7 +368,7 @@ impl Node {
         let from = |i: usize, from: u64| {
             let last_keys = last_keys?;
             let keys = last_keys.backwards(range.start + i);
-            known.borrow_mut().not_below(i, from, keys.map(floor))
+            known.borrow_mut().not_below(i, from, keys, floor)
         };
         let grouped = |i: usize| match &floors {
             Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
