@@ -34,8 +34,10 @@ const SHIFT: u32 = u8::BITS;
 pub(super) struct Spelling {
     /// Of each byte how many letters are below it; marked if it is none itself.
     digits: [u8; 256],
-    /// The row behind each letter.
-    row_behind: Box<[u8]>,
+    /// Where in `slots` the row behind each letter begins, of as many letters as a digit can count.
+    rows: [u16; OTHER as usize],
+    /// Slots of a row: the letters, and one.
+    stride: u16,
     /// Rows of where slots begin, of 255: a text's end, which begins at 0 and has no place here,
     /// then each letter, and where the last one ends. The first row is that of a beginning.
     slots: Box<[u8]>,
@@ -90,12 +92,21 @@ impl Spelling {
             }
         }
         let slots = counts.chunks(count + 1).flat_map(slots_of).collect();
-        Some(Spelling { digits, row_behind: row_behind.into(), slots })
+        Some(Spelling::new(digits, &row_behind, slots))
+    }
+
+    /// The spelling of these digits, and of the row behind each letter, which is one of those in
+    /// `slots`.
+    fn new(digits: [u8; 256], row_behind: &[u8], slots: Box<[u8]>) -> Spelling {
+        let stride = row_behind.len() as u16 + 1;
+        let mut rows = [0; OTHER as usize];
+        rows.iter_mut().zip(row_behind).for_each(|(at, &row)| *at = u16::from(row) * stride);
+        Spelling { digits, rows, stride, slots }
     }
 
     /// Letters.
     fn letters(&self) -> usize {
-        self.row_behind.len()
+        usize::from(self.stride) - 1
     }
 
     /// Appends which bytes are letters (a bit of each, the first the lowest of its byte), the row
@@ -105,8 +116,8 @@ impl Spelling {
             (0..).zip(eight).map(|(bit, digit)| u8::from(digit & OTHER == 0) << bit).sum::<u8>()
         };
         out.extend(self.digits.chunks(8).map(bits));
-        out.extend(&self.row_behind);
-        put_varint(out, (self.slots.len() / (self.letters() + 1)) as u64);
+        out.extend(self.rows[..self.letters()].iter().map(|&row| (row / self.stride) as u8));
+        put_varint(out, (self.slots.len() / usize::from(self.stride)) as u64);
         out.extend(&self.slots);
     }
 
@@ -124,7 +135,7 @@ impl Spelling {
         if !(2..=LETTERS_MAX).contains(&count) {
             return decoder.fail("2 to 120 letters");
         }
-        let row_behind: Box<[u8]> = decoder.take(count, "the rows behind letters")?.into();
+        let row_behind = decoder.take(count, "the rows behind letters")?;
         let rows = decoder.varint_up_to(count as u64 + 2, "how many rows there are")? as usize;
         if row_behind.iter().any(|&row| usize::from(row) >= rows) {
             return decoder.fail("a row behind each letter");
@@ -133,35 +144,36 @@ impl Spelling {
         if !slots.chunks(count + 1).all(<[u8]>::is_sorted) {
             return decoder.fail("slots in their order");
         }
-        Ok(Spelling { digits, row_behind, slots })
+        Ok(Spelling::new(digits, row_behind, slots))
     }
 
     /// The number of a text: where its slot begins.
     #[inline]
     pub(super) fn number(&self, text: &[u8]) -> u64 {
-        let stride = self.letters() + 1;
         let (mut low, mut left, mut row) = (0u64, u64::MAX, 0);
         for &byte in &text[..text.len().min(LOOKED_AT)] {
             let digit = self.digits[usize::from(byte)];
             let unit = left >> SHIFT;
-            if digit & OTHER != 0 {
-                return low + unit * u64::from(self.slots[row + usize::from(digit & !OTHER)]);
+            if digit >= OTHER {
+                let at = usize::from(row) + usize::from(digit - OTHER);
+                return low + unit * u64::from(self.slots[at]);
             }
-            let letter = usize::from(digit);
-            let [start, end] = *self.slots[row + letter..].first_chunk().expect("a letter's slot ends");
+            let at = usize::from(row) + usize::from(digit);
+            let slot = self.slots.get(at..at + 2).and_then(<[u8]>::first_chunk);
+            let [start, end] = *slot.expect("a letter's slot ends");
             low += unit * u64::from(start);
             left = unit * u64::from(end - start);
             if left >> SHIFT == 0 {
                 return low;
             }
-            row = usize::from(self.row_behind[letter]) * stride;
+            row = self.rows[usize::from(digit)];
         }
         low
     }
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Spelling>() + self.slots.len() + self.row_behind.len()
+        size_of::<Spelling>() + self.slots.len()
     }
 }
 
