@@ -71,8 +71,10 @@ pub(super) struct Builder<'k> {
     /// A line is fitted to so many boundaries first: twice what the last segment took. Where
     /// segments are short, most of a wider window would be looked at in vain.
     window: usize,
-    /// Of the segment under construction.
+    /// Of the segment under construction; and those of codes that are [tried](Builder::on_its_own)
+    /// on a part of it.
     lines: Lines,
+    aside: Lines,
     /// Boundaries that were looked at so far, each as often as it was.
     #[cfg(test)]
     looks: Cell<usize>,
@@ -84,6 +86,12 @@ struct Lines {
     hull: Hull,
     /// Each with how many boundaries it is fitted to.
     fitted: Vec<(Line, usize)>,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        Lines { hull: Hull::new(EPSILON), fitted: Vec::new() }
+    }
 }
 
 /// The codes of a segment, and the line that they belong to.
@@ -141,7 +149,8 @@ impl<'k> Builder<'k> {
             rough: None,
             of_ten_mean_max,
             window: WINDOW,
-            lines: Lines { hull: Hull::new(EPSILON), fitted: Vec::new() },
+            lines: Lines::new(),
+            aside: Lines::new(),
             #[cfg(test)]
             looks: Cell::new(0),
         };
@@ -180,8 +189,9 @@ impl<'k> Builder<'k> {
         self.lines.fitted.clear();
         // What was enough for the segment before mostly is enough again.
         let same = (self.even == Some(Width::Ten)).then(|| self.long(Width::Ten, first, limit));
+        let told = same.as_ref().map(|ten| ten.count);
         let same = same.filter(|ten| ten.count >= TEN_MIN.min(limit - first));
-        let coded = same.or_else(|| self.bridge(first, limit)).unwrap_or_else(|| {
+        let coded = same.or_else(|| self.bridge(first, limit, told)).unwrap_or_else(|| {
             let coded = self.cheapest(first, limit);
             self.even = match coded.form {
                 Form::Long(Width::Ten) => Some(Width::Ten),
@@ -201,10 +211,11 @@ impl<'k> Builder<'k> {
 
     /// A segment that leads over a boundary which the codes of the [even](Builder::even) stretch
     /// before do not tell. `None` if they would not go on behind it for so long that two segments
-    /// more are worth it: then wider codes may be best for all.
-    fn bridge(&mut self, first: usize, limit: usize) -> Option<Coded> {
+    /// more are worth it: then wider codes may be best for all. `told` is how many boundaries they
+    /// tell, if that is known.
+    fn bridge(&mut self, first: usize, limit: usize, told: Option<usize>) -> Option<Coded> {
         let narrow = self.even.filter(|_| self.below.is_some())?;
-        let stuck = self.on_its_own(narrow, first, limit.min(first + TEN_MIN)).count;
+        let stuck = told.unwrap_or_else(|| self.on_its_own(narrow, first, limit.min(first + TEN_MIN)).count);
         let count = (stuck + 1).next_multiple_of(CODES);
         let wider = [Width::Twelve, Width::Sixteen].into_iter().filter(|wide| wide.bits() > narrow.bits());
         for wide in wider {
@@ -223,11 +234,12 @@ impl<'k> Builder<'k> {
         None
     }
 
-    /// [`Builder::long`] with lines of its own.
+    /// [`Builder::long`] with lines of its own. Those of the segment stay.
     fn on_its_own(&mut self, width: Width, first: usize, limit: usize) -> Coded {
+        std::mem::swap(&mut self.lines, &mut self.aside);
         self.lines.fitted.clear();
         let coded = self.long(width, first, limit);
-        self.lines.fitted.clear();
+        std::mem::swap(&mut self.lines, &mut self.aside);
         coded
     }
 
@@ -406,21 +418,28 @@ impl<'k> Builder<'k> {
         coded.words.reserve_exact(2 * (1 + width.bits()));
         let mut before = 0;
         for group in (first..end).step_by(CODES) {
-            let deviation = |i: usize| {
-                line.steps(self.keys[i] - start).saturating_sub(centre + (i - first) as i64 * STEP)
-            };
             let mut whole = [0; CODES];
             let whole = &mut whole[..CODES.min(end - group)];
-            whole.iter_mut().zip(group..).for_each(|(off, i)| *off = deviation(i));
-            let mut floors = [0; CODES];
-            (group..).zip(&mut floors[..whole.len()]).for_each(|(i, at)| *at = self.floor(line, start, i));
+            let (mut floors, mut rooms) = ([0; CODES], [0; CODES]);
+            let (mut above, mut room) = (before, i64::MAX);
+            for (lane, off) in whole.iter_mut().enumerate() {
+                let i = group + lane;
+                let steps = line.steps(self.keys[i] - start);
+                *off = steps.saturating_sub(centre + (i - first) as i64 * STEP);
+                floors[lane] = self.floor(line, start, i);
+                // Above both what is looked for below it and the boundary before.
+                room = room.min(steps.saturating_sub(above.max(floors[lane])));
+                (rooms[lane], above) = (room, steps);
+            }
             // The fewer boundaries, the finer the steps may be.
             let (mut told, mut untold, mut some) = (0, whole.len() + 1, whole.len());
             let mut longest = None;
             while told + 1 < untold {
                 let head = Head::of(width, &whole[..some]);
-                let found = head
-                    .and_then(|head| self.told_apart(head, &coded, first, &whole[..some], &floors, before));
+                let found = head.and_then(|head| {
+                    let at_once = self.told_at_once(head, &coded, first, &whole[..some], rooms[some - 1]);
+                    at_once.or_else(|| self.told_apart(head, &coded, first, &whole[..some], &floors, before))
+                });
                 match head.zip(found) {
                     Some(found) => (longest, told) = (Some(found), some),
                     None => untold = some,
@@ -431,8 +450,11 @@ impl<'k> Builder<'k> {
                 head.write(width, &whole[..told], &mut coded.words);
                 coded.count += told;
                 coded.ambiguity += found.ambiguity;
-                let is_missed = |lane: &u32| found.missed >> lane & 1 == 1;
-                coded.missed.extend((0..CODES as u32).filter(is_missed).map(|lane| group as u32 + lane));
+                let mut missed = found.missed;
+                while missed != 0 {
+                    coded.missed.push(group as u32 + missed.trailing_zeros());
+                    missed &= missed - 1;
+                }
                 before = found.last;
             }
             if told < whole.len() {
@@ -440,6 +462,28 @@ impl<'k> Builder<'k> {
             }
         }
         coded
+    }
+
+    /// What [`Builder::told_apart`] says where it is known what is looked for, and each boundary is
+    /// at least `room` steps above that and above the boundary before: more than any is rounded by.
+    /// Most are.
+    fn told_at_once(
+        &self,
+        head: Head,
+        coded: &Coded,
+        first: usize,
+        deviations: &[i64],
+        room: i64,
+    ) -> Option<Told> {
+        if self.below.is_none() || room < 1 << head.exponent() {
+            return None;
+        }
+        self.looked_at(deviations.len());
+        let count = coded.count + deviations.len();
+        let is_allowed = self.allowed(first, count) >= coded.ambiguity;
+        let (lane, deviation) = (deviations.len() - 1, *deviations.last()?);
+        let last = steps_of(head, coded, lane, deviation);
+        is_allowed.then_some(Told { last, ambiguity: 0.0, missed: 0 })
     }
 
     /// Whether `head` tells these boundaries, the next ones of the segment of rank `first`, well
@@ -459,8 +503,7 @@ impl<'k> Builder<'k> {
         let (mut last, mut ambiguity, mut missed) = (before, 0.0, 0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let i = first + coded.count + lane;
-            let steps =
-                head.rounded(lane, deviation) + (i - first) as i64 * STEP + i64::from(line.centre) * CENTRE;
+            let steps = steps_of(head, coded, lane, deviation);
             let left = allowed - ambiguity;
             let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps, floors[lane], left);
             if steps <= last || ambiguous > ambiguity_max {
@@ -516,6 +559,13 @@ impl<'k> Builder<'k> {
         let nearer = self.keys.get(i + 1).map_or(below, |&next| below.min(next - key));
         ambiguous as f64 / nearer as f64
     }
+}
+
+/// The steps at which the boundary of this lane is taken to be, of the group with this head that
+/// comes next in a segment.
+fn steps_of(head: Head, coded: &Coded, lane: usize, deviation: i64) -> i64 {
+    let line = (coded.count + lane) as i64 * STEP + i64::from(coded.line.centre) * CENTRE;
+    head.rounded(lane, deviation) + line
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl Head {
         let rise =
             last.saturating_sub(*first) / (i64::from(TILT_UNIT) * (deviations.len() - 1).max(1) as i64);
         let mut tilt = rise.clamp(TILT_MIN.into(), TILT_MAX.into()) as i8;
-        let mut at = spread(tilt);
+        let (begin, mut at) = (tilt, spread(tilt));
         for (step, end) in [(1, TILT_MAX), (-1, TILT_MIN)] {
             while tilt != end {
                 let beside = spread(tilt + step);
@@ -97,6 +97,9 @@ impl Head {
                     break;
                 }
                 (tilt, at) = (tilt + step, beside);
+            }
+            if tilt != begin {
+                break;
             }
         }
         let (least, most) = at;
