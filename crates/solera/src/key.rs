@@ -199,19 +199,37 @@ pub fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
 /// Length of the longest common prefix.
 #[inline]
 pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    /// How many of these bytes are equal, from the first on, where the bits say which are not.
+    fn equal_bytes(differ: u64) -> usize {
+        differ.trailing_zeros() as usize / 8
+    }
     let limit = a.len().min(b.len());
-    let mut at = 0;
-    while at + 8 <= limit {
-        let (x, y) = (head(&a[at..]), head(&b[at..]));
-        if x != y {
-            return at + ((x ^ y).leading_zeros() / 8) as usize;
+    let (a, b) = (&a[..limit], &b[..limit]);
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8));
+    for (at, (x, y)) in words.enumerate() {
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let differ = word(x) ^ word(y);
+        if differ != 0 {
+            return 8 * at + equal_bytes(differ);
         }
-        at += 8;
     }
-    while at < limit && a[at] == b[at] {
-        at += 1;
+    // What is left is a part of the last 8 or 4 bytes, which may overlap with what is equal.
+    if let Some((x, y)) = a.last_chunk().zip(b.last_chunk()) {
+        let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        return if differ == 0 { limit } else { limit - 8 + equal_bytes(differ) };
     }
-    at
+    let ends = |bytes: &[u8]| {
+        let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+        Some(u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32)
+    };
+    if let Some((x, y)) = ends(a).zip(ends(b)) {
+        return match equal_bytes(x ^ y) {
+            8 => limit,
+            first @ ..4 => first,
+            last => limit + last - 8,
+        };
+    }
+    (0..limit).find(|&at| a[at] != b[at]).unwrap_or(limit)
 }
 
 /// The length of the shortest prefix `s` of `upper` with `lower < s <= upper`. Requires
