@@ -54,13 +54,21 @@ impl Spelling {
             return None;
         }
         let looked_at = |text: &'t [u8]| &text[..text.len().min(LOOKED_AT)];
-        let mut times = [0usize; 256];
-        texts.clone().for_each(|text| looked_at(text).iter().for_each(|&byte| times[usize::from(byte)] += 1));
-        let is_letter = times.map(|times| times > 0);
-        let count = is_letter.iter().filter(|is| **is).count();
-        if !(2..=LETTERS_MAX).contains(&count) {
+        let (mut times, mut count) = ([0usize; 256], 0);
+        for text in texts.clone() {
+            for &byte in looked_at(text) {
+                count += usize::from(times[usize::from(byte)] == 0);
+                times[usize::from(byte)] += 1;
+            }
+            // Numbers say so within a few keys.
+            if count > LETTERS_MAX {
+                return None;
+            }
+        }
+        if count < 2 {
             return None;
         }
+        let is_letter = times.map(|times| times > 0);
         let mut below = 0;
         let digits = is_letter.map(|is| {
             let digit = below | if is { 0 } else { OTHER };
