@@ -334,6 +334,20 @@ impl Known {
     }
 }
 
+/// The separators, each behind how many keys it would send too far, that send the fewest: as many as
+/// send no more than `most` together. They ascend.
+fn few_of(mut separators: Vec<(usize, usize)>, most: f64) -> Vec<usize> {
+    separators.sort_unstable();
+    let sums = separators.iter().scan(0, |sum, (keys, _)| {
+        *sum += keys;
+        Some(*sum)
+    });
+    let count = sums.take_while(|sum| *sum as f64 <= most).count();
+    let mut few: Vec<usize> = separators[..count].iter().map(|(_, separator)| *separator).collect();
+    few.sort_unstable();
+    few
+}
+
 impl Node {
     /// The node of the separators in `range`, of which the first `path` bytes are behind the key
     /// that comes to it.
@@ -356,12 +370,6 @@ impl Node {
         let floor = |key: &[u8]| key.strip_prefix(begin).map_or(0, |rest| of.head(rest));
         let floors: Option<Vec<u64>> =
             last_keys.map(|last_keys| range.clone().map(|i| floor(last_keys.last(i))).collect());
-        // Of what is looked for below those, another head tells, or it is compared.
-        let shares_head = |last: &[u64], i: usize| last[i] >= heads[i];
-        let may_share = last_keys.zip(floors.as_ref()).is_some_and(|(last_keys, floors)| {
-            let shared = (0..heads.len()).filter(|&i| shares_head(floors, i)).count() as f64;
-            shared <= untold_max(last_keys, one_in, heads.len())
-        });
         // How many of the last keys below a separator are not below this head; `None` if that are
         // all.
         let known = RefCell::new(Known::new(heads.len()));
@@ -370,8 +378,14 @@ impl Node {
             let keys = last_keys.backwards(range.start + i);
             known.borrow_mut().not_below(i, from, keys, floor)
         };
+        // Of what is looked for below those that have the head of the last key, another head tells,
+        // or it is compared; or it is sent too far, where that is few keys.
+        let shares_head = |i: usize| floors.as_ref().is_some_and(|floors| floors[i] >= heads[i]);
+        let missed_max = last_keys.map_or(0.0, |last_keys| untold_max(last_keys, one_in, heads.len()));
+        let missed = (0..heads.len()).filter(|i| shares_head(*i)).map(|i| (i, from(i, heads[i])));
+        let few = few_of(missed.filter_map(|(i, keys)| Some((keys?, i))).collect(), missed_max);
         let grouped = |i: usize| match &floors {
-            Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
+            Some(_) => shares_head(i) && few.binary_search(&i).is_err(),
             None => !of.tell(rest(range.start + i)),
         };
         let (boundaries, missed) = match last_keys.zip(floors.as_ref()) {
