@@ -627,10 +627,11 @@ impl<const GROUP: usize> InGroup<'_, GROUP> {
         let within = (self.found > 0 && self.found < self.codes).then(|| {
             let words = group_of::<GROUP>(self.words, self.group);
             let head = Head::of_word(words[0]);
-            let before = i64::from(group::position(words, head, self.found - 1));
-            let behind = i64::from(group::position(words, head, self.found));
-            let from = i64::from(limit_in(self.steps, self.group, head)) - before;
-            (256 * from / (behind - before).max(1)).clamp(0, 255) as u8
+            let before = group::position(words, head, self.found - 1);
+            let gap = group::position(words, head, self.found).saturating_sub(before).max(1);
+            let from = limit_in(self.steps, self.group, head).saturating_sub(before);
+            // A gap has less than 24 bits. A division of 32 takes half of the time of one of 64.
+            ((from.clamp(0, (1 << 24) - 1) as u32 * 256) / gap as u32).min(255) as u8
         });
         (self.below(), within)
     }
