@@ -37,7 +37,7 @@ use solera_model::{
 const VERSIONS_BLOCKS_MAX: u64 = 4;
 
 /// So many ties make a hash index worth its bytes: docs/decisions/0007 "Ties in a block".
-const TIES_MIN: usize = 8;
+const TIES_MIN: usize = 1;
 
 /// Memory for values that is kept from block to block, in blocks.
 const KEPT_BLOCKS_MAX: usize = 16;
@@ -54,8 +54,8 @@ pub enum LastMile {
     },
     /// The least-squares line of a block that ends where it is full.
     LeastSquares,
-    /// [`LastMile::Hash`] in blocks where at least [`TIES_MIN`] keys have the head of the key
-    /// before them, so that heads tell little; [`LastMile::LeastSquares`] in others.
+    /// [`LastMile::Hash`] in blocks where a key has the head of the key before it, so that heads do
+    /// not tell all; [`LastMile::LeastSquares`] in others.
     LeastSquaresOrHash,
     /// A hash index, for found keys; binary search for others, and in blocks of more than 255
     /// entries.

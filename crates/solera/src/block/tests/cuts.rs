@@ -136,6 +136,21 @@ fn keys_that_share_their_heads_are_named_by_a_hash_index_and_others_lie_on_a_lin
     assert!(!block_of(&many, LastMile::LeastSquaresOrHash, 0).has_buckets());
 }
 
+/// Symptom: words, of which few in a block share a head, were found slower than by an index whose
+/// blocks are all hashed. Cause: eight such keys were asked for. Cure: one is enough.
+#[test]
+fn one_key_with_the_head_of_the_key_before_is_enough_for_a_hash_index() {
+    for (ties, is_hashed) in [(0, false), (1, true), (7, true)] {
+        let key = |i: usize, twin: &str| format!("{i:02}, a word{twin}");
+        let keys = (0..40).map(|i| key(i, "")).chain((0..ties).map(|i| key(5 * i, "s")));
+        let entries = puts(keys);
+        let block = block_of(&entries, LastMile::LeastSquaresOrHash, 0);
+        assert_eq!((block.has_buckets(), block.line_error().is_some()), (is_hashed, !is_hashed), "{ties}");
+        let targets: Vec<_> = entries.iter().flat_map(|entry| neighbours(&entry.key)).collect();
+        assert_equals_model(&block, &entries, false, &targets);
+    }
+}
+
 /// The blocks of a builder that ends them at gaps, each with how many entries it refused nothing
 /// before.
 fn at_gaps(block_bytes: u32, entries: &[Entry]) -> Vec<(Vec<u8>, usize, usize)> {
