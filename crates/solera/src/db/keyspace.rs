@@ -6,8 +6,9 @@
 //! the engine as they are (`Handle::write_single`); `ingest`, `flush` and `compact_range` are the
 //! engine's too.
 //!
-//! What must hold: the view is taken before the snapshot is chosen. A keyspace that was dropped, or
-//! whose database was closed, refuses to read and write; `stats` and estimates still answer.
+//! What must hold: the view is taken before the snapshot is chosen, and before it is asked whether
+//! the tree is gone. A keyspace that was dropped, or whose database was closed, refuses to read and
+//! write, and keeps neither files nor memory; `stats` and estimates find nothing in it.
 //!
 //! Callers: applications and other crates; `Db` forwards its data calls to the default keyspace;
 //! `Snapshot` and `Transaction` read through it.
@@ -368,8 +369,8 @@ impl Keyspace {
     }
 
     pub(super) fn multi_get_at<K: AsRef<[u8]>>(&self, keys: &[K], as_of: AsOf) -> Result<Vec<Option<Slice>>> {
-        self.live()?;
         let view = self.tree.view();
+        self.live()?;
         let snapshot = as_of.snapshot.unwrap_or_else(|| self.handle.visible());
         let mut order: Vec<_> = keys.iter().map(|key| key::head(key.as_ref())).zip(0..keys.len()).collect();
         order.sort_unstable_by(|&(a, i), &(b, j)| {
@@ -432,9 +433,10 @@ impl Keyspace {
         wants: Wants,
         found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
-        self.live()?;
-        // The view first, then the moment: see `View::lookup`.
+        // The view first, then the moment: see `View::lookup`. And then whether the tree is gone:
+        // see `Tree::give_up`.
         let view = self.tree.view();
+        self.live()?;
         let snapshot = as_of.snapshot.unwrap_or_else(|| self.handle.visible());
         let as_of = (snapshot, as_of.now_ms);
         self.lookup(&view, &crossbeam_epoch::pin(), key, as_of, wants, found)

@@ -140,8 +140,9 @@ impl Db {
         self.handle.store.catalog.names()
     }
 
-    /// Drops a keyspace and its data. Its handles fail from now on; iterators that are open go on.
-    /// The default keyspace cannot be dropped.
+    /// Drops a keyspace and its data. Its handles fail from now on, and keep nothing on disk;
+    /// iterators that are open go on, and keep what they walk over. The default keyspace cannot be
+    /// dropped.
     ///
     /// # Errors
     /// [`Error::NoKeyspace`], [`Error::Invalid`] for the default keyspace.
@@ -279,8 +280,9 @@ impl Db {
     /// threads that flush, merge or load, makes the log and the time that expiry has come to
     /// durable, and lets go of the directory: it may be opened again, here or elsewhere, though
     /// handles, iterators, batches and snapshots are still alive. What is asked of them later fails
-    /// with [`Error::Closed`]; what they returned stays. A second call waits for the first and
-    /// returns the same. Dropping the last handle does the same but cannot report a failure.
+    /// with [`Error::Closed`]; what they returned stays. Of the memory, only what iterators walk
+    /// over is kept. A second call waits for the first and returns the same. Dropping the last
+    /// handle does the same but cannot report a failure.
     ///
     /// # Errors
     /// [`Error::Io`] if the log or the manifest cannot be synced, or of kind

@@ -136,6 +136,7 @@ impl Transaction {
             Some(writes) => {
                 let range = KeyRange::closed(key, key);
                 let view = keyspace.tree().view_owned();
+                keyspace.live()?;
                 let cursor = WritesCursor::new(writes.clone());
                 let mut walker = Walk::new(&view, &range)?
                     .with_front(Box::new(cursor), Arc::new(writes.tombstones()))

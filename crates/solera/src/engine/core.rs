@@ -111,7 +111,9 @@ impl Core {
         self.trees().iter().for_each(|tree| tree.mark_closed());
         // Files that grow have their ends when they are dropped.
         drop(self.commit.lock().log.take());
-        self.memory.call_in();
+        // Handles of users may live on for long. Only iterators keep what they walk over.
+        self.trees().iter().for_each(|tree| drop(tree.give_up()));
+        self.memory.let_go();
         self.logs.let_go();
         self.store.let_go();
         drop(self.lock.lock().take());

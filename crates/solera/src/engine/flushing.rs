@@ -93,7 +93,8 @@ impl Flusher<'_> {
         // Read under the claim: no other thread takes memtables out of the view. The view is let go
         // of here, or it would keep them.
         let memtables = claim.tree.view().sealed.clone();
-        self.alone(&claim.tree, memtables)
+        // A tree that was dropped meanwhile has given them up.
+        if memtables.is_empty() { Ok(()) } else { self.alone(&claim.tree, memtables) }
     }
 
     /// Flushes `trees` completely, as they are now.

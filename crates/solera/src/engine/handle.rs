@@ -232,13 +232,16 @@ impl Handle {
         // No commit is under way while the keyspaces go.
         let writer = self.commit.lock();
         let shown = |tree: &Tree| self.commit.announcements.written(tree.id, &[KeyRange::all()]);
-        let trees = self.store.drop_keyspaces(names, shown)?;
+        let dropped = self.store.drop_keyspaces(names, shown)?;
         drop(writer);
-        for tree in &trees {
-            self.tracing.dropped(tree);
-            self.work.forget(tree);
+        let count = dropped.len();
+        for (tree, view) in dropped {
+            self.tracing.dropped(&tree);
+            self.work.forget(&tree);
+            // Here its files go, unless an iterator has them.
+            drop(view);
         }
-        match self.drops.add(trees.len(), self.store.catalog.count(), self.clock().monotonic_ns()) {
+        match self.drops.add(count, self.store.catalog.count(), self.clock().monotonic_ns()) {
             Then::Look if self.drops.take_all() => self.follow_drops(),
             Then::Tell => self.work.wake(),
             Then::Look | Then::Wait => {}

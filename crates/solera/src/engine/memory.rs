@@ -473,6 +473,14 @@ impl Memory {
         self.cache.call_in();
     }
 
+    /// The database was closed: nothing is kept for readers and writers to come.
+    pub(super) fn let_go(&self) {
+        let _dealing = self.dealing.lock();
+        self.call_in();
+        self.chunks.set(0);
+        self.cache.set_capacity(0);
+    }
+
     /// Bytes of write buffers that are lent to the cache.
     #[inline]
     pub(super) fn lent(&self) -> u64 {

@@ -34,7 +34,7 @@ use crate::{
     operator::MergeOperator,
     sync::{Mutex, MutexGuard},
     table::TableFile,
-    tree::{Settings, Tree},
+    tree::{Settings, Tree, View},
     values::ValueFile,
     version::{Applied, CreatedKeyspace, Edit, Manifest, TableRef, TreeEdit, Version},
     wal,
@@ -510,8 +510,13 @@ impl Store {
     }
 
     /// Drops the keyspaces of these names, all with one record; `shown` is told of each before the
-    /// store lock is given back. If one is missing, none is dropped. The caller keeps writers out.
-    pub(super) fn drop_keyspaces(&self, names: &[&str], shown: impl Fn(&Tree)) -> Result<Vec<Arc<Tree>>> {
+    /// store lock is given back. If one is missing, none is dropped. The caller keeps writers out,
+    /// and lets go of what readers saw, which removes the files, once it holds no lock.
+    pub(super) fn drop_keyspaces(
+        &self,
+        names: &[&str],
+        shown: impl Fn(&Tree),
+    ) -> Result<Vec<(Arc<Tree>, Arc<View>)>> {
         let mut state = self.lock();
         let named = |name: &&str| self.catalog.named(name).ok_or_else(|| Error::NoKeyspace((*name).into()));
         let trees = names.iter().map(named).collect::<Result<Vec<_>>>()?;
@@ -522,20 +527,20 @@ impl Store {
         }
         let dropped = trees.keys().copied().collect();
         self.record(&mut state, Edit { dropped, ..self.counters() })?;
-        let mut values = BTreeSet::new();
-        for tree in trees.values() {
+        let (mut dropped, mut values) = (Vec::with_capacity(trees.len()), BTreeSet::new());
+        for tree in trees.into_values() {
             state.assignments.forget(tree.id);
             tree.mark_dropped();
-            self.catalog.remove(tree);
-            shown(tree);
-            let view = tree.view();
+            self.catalog.remove(&tree);
+            shown(&tree);
+            let view = tree.give_up();
             view.version.tables().for_each(|table| table.file().mark_obsolete());
             values.extend(view.version.values().iter().map(|(file, _)| file));
+            dropped.push((tree, view));
         }
-        let gone = self.release_values(&state, values.into_iter());
-        drop(state);
-        drop(gone);
-        Ok(trees.into_values().collect())
+        // The views keep these files until the caller drops them.
+        drop(self.release_values(&state, values.into_iter()));
+        Ok(dropped)
     }
 
     /// Gives an existing keyspace the merge operator that it lacks, durably. One that it has is

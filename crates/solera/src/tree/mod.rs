@@ -406,6 +406,21 @@ impl Tree {
         });
     }
 
+    /// Shows readers nothing any more, and returns what they saw. For a tree that is marked as
+    /// gone: handles of users may live on for long, and are not to keep tables and memtables. A
+    /// reader that takes a view and then asks whether the tree is gone never takes an empty one for
+    /// what the keyspace held.
+    pub fn give_up(&self) -> Arc<View> {
+        let given_up = self.view_owned();
+        self.change(|view| View {
+            active: Memtable::counted(&self.holdings),
+            sealed: Vec::new(),
+            version: Arc::new(Version::new()),
+            settings: view.settings.clone(),
+        });
+        given_up
+    }
+
     /// Keeps the tree like this from now on: every decision that comes next obeys it. The caller
     /// has made it durable.
     pub fn use_settings(&self, settings: Arc<Settings>) {
