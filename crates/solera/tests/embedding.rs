@@ -519,6 +519,44 @@ fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
     assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
 }
 
+/// Symptom: a handle of a database whose directory was renamed wrecked the one that had the place
+/// then, and `sync` said that all was well. Cause: a manifest that had grown was written anew by
+/// its name, and CURRENT with it; `sync` looked for CURRENT alone. Cure: both look whether the
+/// manifest is there.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "others rename the directory")]
+fn a_handle_that_lost_its_directory_leaves_the_database_alone_that_has_its_place() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("db");
+    let manifest_bytes = || {
+        let files = fs::read_dir(&dir).unwrap().map(Result::unwrap);
+        let manifests = files.filter(|file| file.file_name().to_string_lossy().starts_with("MANIFEST-"));
+        manifests.map(|file| file.metadata().unwrap().len()).sum::<u64>()
+    };
+    let old = opened(&dir);
+    let first = manifest_bytes();
+    assert!(first > 0);
+    for n in 0.. {
+        if manifest_bytes() >= 2 * first + (64 << 10) {
+            break;
+        }
+        old.keyspace(&format!("{n:0200}")).unwrap();
+    }
+    old.put("old", "v").unwrap();
+    old.sync().unwrap();
+    fs::rename(&dir, parent.path().join("away")).unwrap();
+    let new = opened(&dir);
+    new.put("new", "v").unwrap();
+    new.flush().unwrap();
+    let gone = old.sync().unwrap_err();
+    assert_eq!(gone.io_kind(), Some(io::ErrorKind::NotFound), "{gone}");
+    assert!(old.keyspace("one more").is_err() && old.close().is_err());
+    new.put("newer", "v").unwrap();
+    new.close().unwrap();
+    assert_eq!(keys(opened(&dir).default()), [b"new".to_vec(), b"newer".to_vec()]);
+    assert_eq!(keys(opened(&parent.path().join("away")).default()), [b"old".to_vec()]);
+}
+
 #[test]
 fn a_write_buffer_in_a_shape_is_obeyed_or_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -171,7 +171,7 @@ impl Core {
         self.store.poison.check()?;
         self.logs.sync_all(&self.store.poison, &self.commit)?;
         // Where nothing was to be synced, its files may be gone all the same.
-        self.store.files.check_directory()
+        self.store.check_directory()
     }
 
     /// Whether everything up to `seqno` survives a power failure.

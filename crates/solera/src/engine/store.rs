@@ -284,10 +284,28 @@ impl Store {
         self.record(&mut state, self.counters())
     }
 
-    /// Writes the manifest anew. A failure costs nothing: the present one goes on, if it can.
+    /// Refuses if the directory is not there any more, or another one has its place: what is
+    /// written reaches no reader.
+    pub(super) fn check_directory(&self) -> Result<()> {
+        self.files.check_directory()?;
+        match self.lock().manifest.as_ref().filter(|manifest| manifest.is_gone()) {
+            Some(manifest) => {
+                let path = self.files.path(FileName::Manifest(manifest.file()));
+                Err(Error::io("find", path, std::io::ErrorKind::NotFound.into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the manifest anew. A failure costs nothing: the present one goes on, if it can. Where
+    /// another directory has the place, the database there would lose its own: then the present one
+    /// goes on to say so.
     fn rotate_manifest(&self, state: &mut State) {
         let whole = self.whole(state);
         let Some(manifest) = &mut state.manifest else { return };
+        if manifest.is_gone() {
+            return;
+        }
         let old = manifest.file();
         let rotated = manifest.rotate(&*self.files.fs, &self.files.dir, self.files.new_file(), whole);
         state.rotate_at = rotate_at(manifest);

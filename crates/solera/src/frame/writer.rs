@@ -257,10 +257,15 @@ impl FrameWriter {
         }
     }
 
+    /// Whether the file's path leads to it no more, as far as the system tells.
+    pub fn is_gone(&self) -> bool {
+        self.file.is_gone()
+    }
+
     /// What reaches the device in a file that its path leads to no more is not durable: the next
     /// open does not find it.
     fn sync_file(&mut self) -> Result<()> {
-        let synced = self.file.sync().and_then(|()| match self.file.is_gone() {
+        let synced = self.file.sync().and_then(|()| match self.is_gone() {
             true => Err(Error::io("find", self.file.path(), std::io::ErrorKind::NotFound.into())),
             false => Ok(()),
         });

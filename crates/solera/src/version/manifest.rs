@@ -246,6 +246,12 @@ impl Manifest {
         self.frames.poisoned()
     }
 
+    /// Whether its path leads to it no more: the directory was removed or renamed, and another
+    /// database may have its place.
+    pub fn is_gone(&self) -> bool {
+        self.frames.is_gone()
+    }
+
     /// Length of the manifest in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.len()
