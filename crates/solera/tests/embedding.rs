@@ -9,9 +9,9 @@
 
 use solera::{
     Db, Durability, Error, Keyspace, KeyspaceOptions, MergeOperator, Options, Shape, Slice,
-    key::KEY_BYTES_MAX,
+    key::KEY_BYTES_MAX, trace::TraceOptions,
 };
-use std::{borrow::Cow, fs, io, ops::Bound, path::Path, process::Command, sync::Arc};
+use std::{borrow::Cow, fs, io, ops::Bound, path::Path, process::Command, sync::Arc, time::Duration};
 
 fn opened(dir: &Path) -> Db {
     Options::new().memory(8 << 20).background_threads(0).open(dir).unwrap()
@@ -184,15 +184,20 @@ fn a_transaction_writes_while_it_scans_and_what_it_scanned_is_validated() {
 }
 
 /// Symptom: after `chdir` reads and writes of a database that was opened by a relative path failed.
-/// Cause: its path was kept as it was given. Cure: it is made absolute at the open. A process has
-/// one current directory, so the test runs itself in another one.
+/// A publisher replaced, and removed in the end, another file of the same name, and a recording did
+/// not find its own. Cause: paths were kept as they were given. Cure: they are made absolute. A
+/// process has one current directory, so the test runs itself in another one.
 #[test]
 fn a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory() {
     const CHILD: &str = "SOLERA_TEST_CHANGES_DIRECTORY";
     if std::env::var_os(CHILD).is_some() {
         let db = Options::new().memory(1 << 20).background_threads(1).open("here").unwrap();
+        let control = db.control();
+        let publisher = control.publish(Some("seen".as_ref()), Duration::from_millis(10)).unwrap();
+        let recording = control.trace("done.trace".as_ref(), TraceOptions::new()).unwrap();
         fs::create_dir("elsewhere").unwrap();
         std::env::set_current_dir("elsewhere").unwrap();
+        fs::write("seen", "of a friend").unwrap();
         for n in 0..2000u32 {
             db.put(n.to_be_bytes(), [7; 100]).unwrap();
         }
@@ -200,7 +205,12 @@ fn a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory(
         db.compact_range(..).unwrap();
         assert_eq!(db.iter().count(), 2000);
         db.checkpoint("copy").unwrap();
+        assert!(solera::control::published("../seen".as_ref()).unwrap().window_us > 0);
+        assert!(recording.finish().unwrap().failure.is_none());
+        drop(publisher);
         db.close().unwrap();
+        assert_eq!(fs::read("seen").unwrap(), b"of a friend", "another file has the name here");
+        assert!(fs::exists("../done.trace").unwrap() && !fs::exists("../seen").unwrap());
         assert_eq!(Db::open("../here").unwrap().iter().count(), 2000);
         assert_eq!(Db::open("copy").unwrap().iter().count(), 2000);
         return;
@@ -212,6 +222,22 @@ fn a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory(
     let output = child.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(dir.path().join("here/CURRENT").exists());
+}
+
+/// Symptom: a checkpoint beside the database, named `../copy` from its directory, was refused as
+/// one in it; one in it, named from elsewhere, was made. Cause: paths were compared as they were
+/// written. Cure: `..` is taken out before.
+#[test]
+fn a_checkpoint_may_be_named_from_the_database_s_directory_but_does_not_lie_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(&dir.path().join("db"));
+    db.put("k", "v").unwrap();
+    db.checkpoint(db.dir().join("../copy")).unwrap();
+    assert_eq!(opened(&dir.path().join("copy")).get("k").unwrap().unwrap(), "v");
+    for inside in ["db/copy", "copy/../db/copy", "db/x/../copy"] {
+        let refused = db.checkpoint(dir.path().join(inside)).unwrap_err();
+        assert!(refused.to_string().contains("in the database's own directory"), "{refused}");
+    }
 }
 
 /// Joins operands by commas; refuses those that are not in lower case.
@@ -499,26 +525,6 @@ fn nothing_is_called_durable_once_the_directory_was_renamed() {
     }
 }
 
-#[test]
-#[expect(clippy::disallowed_methods, reason = "the files are those of others")]
-fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir(dir.path().join("lost+found")).unwrap();
-    fs::write(dir.path().join(".DS_Store"), "x").unwrap();
-    let db = opened(dir.path());
-    db.put("k", "v").unwrap();
-    let copy = tempfile::tempdir().unwrap();
-    fs::create_dir(copy.path().join("lost+found")).unwrap();
-    db.checkpoint(copy.path()).unwrap();
-    assert_eq!(opened(copy.path()).get("k").unwrap().unwrap(), "v");
-    assert!(copy.path().join("lost+found").exists() && dir.path().join(".DS_Store").exists());
-
-    let other = tempfile::tempdir().unwrap();
-    fs::write(other.path().join("notes.txt"), "mine").unwrap();
-    assert!(matches!(Db::open(other.path()), Err(Error::NotADatabase { .. })));
-    assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
-}
-
 /// Symptom: a handle of a database whose directory was renamed wrecked the one that had the place
 /// then, and `sync` said that all was well. Cause: a manifest that had grown was written anew by
 /// its name, and CURRENT with it; `sync` looked for CURRENT alone. Cure: both look whether the
@@ -555,6 +561,26 @@ fn a_handle_that_lost_its_directory_leaves_the_database_alone_that_has_its_place
     new.close().unwrap();
     assert_eq!(keys(opened(&dir).default()), [b"new".to_vec(), b"newer".to_vec()]);
     assert_eq!(keys(opened(&parent.path().join("away")).default()), [b"old".to_vec()]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the files are those of others")]
+fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    fs::write(dir.path().join(".DS_Store"), "x").unwrap();
+    let db = opened(dir.path());
+    db.put("k", "v").unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("lost+found")).unwrap();
+    db.checkpoint(copy.path()).unwrap();
+    assert_eq!(opened(copy.path()).get("k").unwrap().unwrap(), "v");
+    assert!(copy.path().join("lost+found").exists() && dir.path().join(".DS_Store").exists());
+
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("notes.txt"), "mine").unwrap();
+    assert!(matches!(Db::open(other.path()), Err(Error::NotADatabase { .. })));
+    assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
 }
 
 #[test]

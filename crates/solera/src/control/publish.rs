@@ -74,9 +74,13 @@ impl Control {
                 "an observation every {every:?}; it must be at least {PUBLISH_EVERY_MIN:?}"
             )));
         }
-        let path =
-            path.map_or_else(|| FileName::Observed.in_dir(&self.handle.store.files.dir), Path::to_path_buf);
+        self.handle.not_closed()?;
         let fs = &*self.handle.store.files.fs;
+        // The program may change its current directory: another file there has the same name.
+        let path = match path {
+            Some(path) => fs.absolute(path)?,
+            None => FileName::Observed.in_dir(&self.handle.store.files.dir),
+        };
         refuse_other(fs, &path, false)?;
         refuse_other(fs, &next_of(&path), true)?;
         self.write_observation(&path)?;

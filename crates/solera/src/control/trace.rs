@@ -66,12 +66,16 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Invalid`] if the database is being recorded already, or for too little memory;
-    /// [`Error::Io`] if the file exists or cannot be made.
+    /// [`Error::Io`] if the file exists or cannot be made, [`Error::Closed`].
     pub fn trace(&self, path: &Path, options: TraceOptions) -> Result<Recording> {
         let handle = self.handle.clone();
+        handle.not_closed()?;
+        // The program may change its current directory, and the end looks whether the file is
+        // there.
+        let path = handle.store.files.fs.absolute(path)?;
         let (recorder, thread) =
-            handle.tracing.begin(path, options, &handle.store, handle.options.clock.clone())?;
-        Ok(Recording { handle, recorder, thread: Some(thread), path: path.to_path_buf() })
+            handle.tracing.begin(&path, options, &handle.store, handle.options.clock.clone())?;
+        Ok(Recording { handle, recorder, thread: Some(thread), path })
     }
 }
 

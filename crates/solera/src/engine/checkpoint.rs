@@ -19,12 +19,18 @@ use crate::{
     version::{Edit, Manifest, Version},
     vfs::Fs,
 };
-use std::{io::ErrorKind, path::Path, sync::Arc};
+use std::{
+    io::ErrorKind,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
 
 impl Core {
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<()> {
         let _caller = self.enter()?;
         let fs = &self.store.files.fs;
+        // Another thread may change the current directory meanwhile.
+        let to = &fs.absolute(to)?;
         let existed = fs.exists(to)?;
         if existed && !fs.list_dir(to)?.iter().all(|name| FileName::is_of_system(name)) {
             return Err(Error::Invalid(format!(
@@ -32,9 +38,7 @@ impl Core {
                 to.display()
             )));
         }
-        if let (Ok(to), Ok(dir)) = (fs.absolute(to), fs.absolute(&self.store.files.dir))
-            && to.starts_with(&dir)
-        {
+        if without_parents(to).starts_with(without_parents(&self.store.files.dir)) {
             return Err(Error::Invalid(format!(
                 "{} lies in the database's own directory; name another place on the same file system",
                 to.display()
@@ -74,6 +78,17 @@ impl Core {
             return Ok((whole, versions));
         }
     }
+}
+
+/// `path`, which is absolute, without `..`, as far as its text says where that leads.
+fn without_parents(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut plain, part| {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+        plain
+    })
 }
 
 /// A link of `file` that cannot be made: to another file system, said with the remedy; or since the

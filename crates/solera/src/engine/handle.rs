@@ -115,6 +115,11 @@ impl Handle {
         ended
     }
 
+    /// Refuses once the database is closed: others may have the directory.
+    pub(crate) fn not_closed(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
     fn end(&self) -> Result<()> {
         self.logs.settle(&self.store.poison, &self.commit)?;
         self.sync_log()?;
