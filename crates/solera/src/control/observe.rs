@@ -68,7 +68,7 @@ pub(super) fn observe(core: &Core) -> Observation {
 
 fn add_memory(memory: &mut MemoryUse, view: &View) {
     memory.memtable_bytes += view.memtable_bytes();
-    for table in view.version.tables().filter_map(|table| table.file().opened()) {
+    for table in view.version.files().filter_map(|table| table.file().opened()) {
         let (index, filter) = (table.index_bytes(), table.filter_bytes());
         memory.index_bytes += index;
         memory.filter_bytes += filter;

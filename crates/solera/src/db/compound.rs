@@ -182,7 +182,7 @@ impl Keyspace {
     /// what expires.
     pub fn approximate_len(&self) -> u64 {
         let view = self.tree().view_owned();
-        let tables = view.version.tables().map(|table| (table.entries(), table.descriptor().deletes));
+        let tables = view.version.tables().map(|table| (table.entries(), table.deletes()));
         let memory = view.memtables().map(|table| (table.entries() as u64, table.deletes() as u64));
         let (entries, deletes) = tables
             .chain(memory)
@@ -190,11 +190,12 @@ impl Keyspace {
         entries.saturating_sub(deletes.saturating_mul(2))
     }
 
-    /// Bytes on disk of the keyspace: its tables, and the live values that are kept apart from
-    /// them. What is only in memory and in the log is not counted.
+    /// Bytes on disk of the keyspace: its tables, whole also where only a part of one counts still,
+    /// and the live values that are kept apart from them. What is only in memory and in the log is
+    /// not counted.
     pub fn disk_space(&self) -> u64 {
         let version = &self.tree().view_owned().version;
-        version.bytes() + version.values().bytes()
+        version.files().map(|table| table.descriptor().bytes).sum::<u64>() + version.values().bytes()
     }
 }
 

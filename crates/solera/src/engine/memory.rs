@@ -257,7 +257,7 @@ struct Needs {
 impl Needs {
     fn of(catalog: &Catalog) -> Needs {
         let trees = catalog.trees();
-        let of_tables = |version: &Version| version.tables().map(table_memory_bytes).sum::<u64>();
+        let of_tables = |version: &Version| version.files().map(table_memory_bytes).sum::<u64>();
         let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
         Needs {
             memtables: trees.iter().map(|tree| tree.view().memtable_bytes()).sum(),
@@ -363,7 +363,7 @@ impl Memory {
     fn filter_bits_allowed(&self, wanted: f32, catalog: &Catalog) -> f32 {
         let Some(percent) = self.split.lock().filter_percent else { return wanted };
         let entries =
-            |version: &Version| version.tables().map(|table| table.descriptor().entries).sum::<u64>();
+            |version: &Version| version.files().map(|table| table.descriptor().entries).sum::<u64>();
         let keys: u64 = catalog.trees().iter().map(|tree| entries(&tree.view().version)).sum();
         let allowed = self.budget.part(percent) as f64 * 8.0 / keys.max(1) as f64;
         let allowed = allowed.min(BITS_PER_KEY_MAX.into()) as f32;

@@ -248,7 +248,7 @@ pub(crate) fn keyspace(tree: &Tree, store: &Store, memory: &Memory, work: &Work)
         found.unwrap_or_else(|error| report.add_damage(error));
     }
     let mut chosen = BTreeMap::<&str, u64>::new();
-    for table in view.version.tables() {
+    for table in view.version.files() {
         report.blocks += u64::from(table.descriptor().blocks);
         // What an index takes in memory is known once its table is open.
         match table.file().table() {
@@ -300,7 +300,7 @@ pub(crate) fn verify(catalog: &Catalog) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     for tree in catalog.trees() {
         let view: Arc<_> = tree.view_owned();
-        for table_ref in view.version.tables() {
+        for table_ref in view.version.files() {
             report.tables += 1;
             match table_ref.file().table().and_then(|table| table.check()) {
                 Ok(check) => {

@@ -105,6 +105,12 @@ impl TableRef {
         (table.keys() as f64 * (self.bytes as f64 / table.bytes.max(1) as f64)).round() as u64
     }
 
+    /// Deletes within the clip, estimated in the same way.
+    pub fn deletes(&self) -> u64 {
+        let table = self.descriptor();
+        (table.deletes as f64 * (self.bytes as f64 / table.bytes.max(1) as f64)).round() as u64
+    }
+
     /// Whether the table holds entries or range tombstones that hide older ones.
     pub fn has_tombstones(&self) -> bool {
         self.descriptor().deletes > 0 || self.descriptor().range_tombstones > 0

@@ -133,6 +133,12 @@ impl Version {
         self.runs.iter().flat_map(|run| run.tables().iter())
     }
 
+    /// As [`Version::tables`], but each file once, by one of its parts.
+    pub fn files(&self) -> impl Iterator<Item = &TableRef> {
+        let mut seen = HashSet::new();
+        self.tables().filter(move |table| table.is_whole() || seen.insert(table.id()))
+    }
+
     /// The edit that makes this version out of an empty one.
     pub fn to_edit(&self) -> TreeEdit {
         let mut added = Vec::with_capacity(self.tables().count());
