@@ -15,6 +15,7 @@
 mod batch;
 mod bounds;
 mod compound;
+mod emptied;
 mod entry;
 mod iterator;
 mod keyspace;

@@ -24,7 +24,7 @@ use crate::{
     cursor::Cursor,
     engine::reads::{Reads, Span},
     error::{Error, Result},
-    ids::{KeyspaceId, SEQNO_MAX, Seqno},
+    ids::{KeyspaceId, Seqno},
     key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
     pin::Slice,
     sight::{self, Verdict},
@@ -130,8 +130,11 @@ impl Transaction {
                 }
             }
         }
+        if newest.is_none() && own.is_some_and(|writes| writes.covers(key)) {
+            return Ok(None);
+        }
         self.has_read(keyspace, key);
-        match own {
+        match own.filter(|_| newest.is_some()) {
             None => self.snapshot.get(keyspace, key),
             Some(writes) => {
                 let range = KeyRange::closed(key, key);
@@ -168,11 +171,8 @@ impl Transaction {
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         keys.iter().try_for_each(|key| check_sizes(key.as_ref(), 0))?;
         let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
-        let deleted = own.map(|writes| writes.tombstones());
-        let is_own = |key: &[u8]| {
-            own.is_some_and(|writes| writes.newest(key).is_some())
-                || deleted.as_ref().is_some_and(|deleted| deleted.covering(key, SEQNO_MAX).is_some())
-        };
+        let is_own =
+            |key: &[u8]| own.is_some_and(|writes| writes.newest(key).is_some() || writes.covers(key));
         let keys = || keys.iter().map(AsRef::as_ref);
         let others: Vec<&[u8]> = keys().filter(|key| !is_own(key)).collect();
         others.iter().for_each(|key| self.has_read(keyspace, key));
@@ -229,9 +229,13 @@ impl Transaction {
     }
 
     fn entries(&self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter {
-        let mut iter = Iter::new(keyspace, Some(self.snapshot.clone()), range.clone());
-        if let Some((_, writes)) = self.writes.get(&keyspace.tree().id) {
-            let writes = writes.clone();
+        let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes.clone());
+        let mut walked = range.clone();
+        if let Some(writes) = &own {
+            writes.emptied().lock().narrow(&mut walked);
+        }
+        let mut iter = Iter::new(keyspace, Some(self.snapshot.clone()), walked);
+        if let Some(writes) = own.clone() {
             iter = iter.with_overlay(Box::new(move || {
                 let cursor = WritesCursor::new(writes.clone());
                 (Box::new(cursor) as Box<dyn Cursor + Send + Sync>, Arc::new(writes.tombstones()))
@@ -240,9 +244,10 @@ impl Transaction {
         TransactionIter {
             reads: self.reads.clone(),
             keyspace: keyspace.tree().id,
+            own,
             iter,
-            front: End { from: range.start.clone(), passed: None },
-            back: End { from: range.end.clone(), passed: None },
+            front: End::placed(range.start.clone()),
+            back: End::placed(range.end.clone()),
             range,
         }
     }
@@ -427,10 +432,18 @@ impl Transaction {
     pub fn rollback(self) {}
 }
 
-/// One end of an iterator: where it began, and what it has passed over since.
+/// One end of an iterator: where it was placed, and what it has passed over since.
 struct End<F> {
     from: F,
+    /// It has not moved since.
+    is_fresh: bool,
     passed: Option<Span>,
+}
+
+impl<F> End<F> {
+    fn placed(from: F) -> End<F> {
+        End { from, is_fresh: true, passed: None }
+    }
 }
 
 /// Entries as a [`Transaction`] sees them. What it passes over joins the transaction's read set at
@@ -438,6 +451,9 @@ struct End<F> {
 pub struct TransactionIter {
     reads: ReadSoFar,
     keyspace: KeyspaceId,
+    /// The transaction's writes that it sees.
+    own: Option<Arc<Writes>>,
+    /// Over what is not known to be empty.
     iter: Iter,
     /// The whole range asked for.
     range: KeyRange,
@@ -459,7 +475,7 @@ impl TransactionIter {
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.front = End { from: self.range.clamp_to_start(key).into(), passed: None };
+        self.front = End::placed(self.range.clamp_to_start(key).into());
         self.iter.seek(key)
     }
 
@@ -470,7 +486,7 @@ impl TransactionIter {
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.back = End { from: KeyEnd::Included(key.into()).min(self.range.end.clone()), passed: None };
+        self.back = End::placed(KeyEnd::Included(key.into()).min(self.range.end.clone()));
         self.iter.seek_back(key)
     }
 
@@ -482,6 +498,11 @@ impl TransactionIter {
 
     fn advance(&mut self) -> Result<bool> {
         let moved = self.iter.advance();
+        let is_first = std::mem::take(&mut self.front.is_fresh);
+        if let (Some(own), true, Ok(true)) = (&self.own, is_first, &moved) {
+            let end = KeyEnd::Excluded(self.iter.key().into());
+            own.emptied().lock().learn(KeyRange { start: self.front.from.clone(), end });
+        }
         // An end or an error says something about everything up to the end.
         let end = match moved {
             Ok(true) => KeyEnd::Included(self.iter.key().into()),
@@ -501,6 +522,11 @@ impl TransactionIter {
 
     fn advance_back(&mut self) -> Result<bool> {
         let moved = self.iter.advance_back();
+        let is_first = std::mem::take(&mut self.back.is_fresh);
+        if let (Some(own), true, Ok(true)) = (&self.own, is_first, &moved) {
+            let start = [self.iter.key(), &[0]].concat().into();
+            own.emptied().lock().learn(KeyRange { start, end: self.back.from.clone() });
+        }
         let start = match moved {
             Ok(true) => self.iter.key().into(),
             _ => self.range.start.clone(),

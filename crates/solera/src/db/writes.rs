@@ -3,14 +3,15 @@
 //!
 //! Writes are a list of bytes in the order in which they were made. The first read sorts their
 //! places, and later reads sort what has come since, in runs that grow by halves. So a transaction
-//! that only writes costs little more than a batch. `newest` answers a lookup, `each` shows all for
-//! the commit.
+//! that only writes costs little more than a batch. `newest` and `covers` answer a lookup, `each`
+//! shows all for the commit. `emptied` is where walks over them found nothing.
 //!
 //! What must hold: later writes hide earlier ones just as they will once committed. From 65,536
 //! writes on, hidden ones are taken out where a sample of keys says that they are most. Numbers are
 //! 0, so order is by position.
 //! Caller: `db::transaction`, which lays the cursor over a walk (`Walk::with_front`).
 
+use super::emptied::Emptied;
 use crate::{
     cursor::Cursor,
     error::Result,
@@ -66,11 +67,13 @@ pub(super) struct Writes {
     /// With so many writes, whether most are hidden is looked at next.
     look_at: u64,
     index: Mutex<Index>,
+    /// Where walks over just these writes found nothing.
+    emptied: Mutex<Emptied>,
 }
 
 impl Clone for Writes {
     fn clone(&self) -> Self {
-        let Writes { list, deleted, count, sampled, look_at, index } = self;
+        let Writes { list, deleted, count, sampled, look_at, index, emptied } = self;
         Writes {
             list: list.clone(),
             deleted: deleted.clone(),
@@ -78,6 +81,7 @@ impl Clone for Writes {
             sampled: sampled.clone(),
             look_at: *look_at,
             index: Mutex::new(index.lock().clone()),
+            emptied: Mutex::new(emptied.lock().clone()),
         }
     }
 }
@@ -116,6 +120,9 @@ impl Writes {
     /// A write whose stored bytes are the concatenation of `stored`.
     pub(super) fn set(&mut self, key: &[u8], kind: Kind, stored: &[&[u8]]) {
         push(&mut self.list, key, kind, stored);
+        if kind != Kind::Delete {
+            self.emptied.lock().wrote(key);
+        }
         self.count += 1;
         let hash = key::hash(key);
         if hash.is_multiple_of(SAMPLE) {
@@ -144,6 +151,21 @@ impl Writes {
         let mut index = self.index.lock();
         index.refresh(self);
         index.versions(&self.list, key).first().map(|&at| write_at(&self.list, at).0)
+    }
+
+    /// Whether a range that was deleted holds `key`.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        if self.deleted.is_empty() {
+            return false;
+        }
+        let mut index = self.index.lock();
+        index.refresh(self);
+        index.covers.covering(key, SEQNO_MAX).is_some()
+    }
+
+    /// Where walks over just these writes found nothing.
+    pub(super) fn emptied(&self) -> &Mutex<Emptied> {
+        &self.emptied
     }
 
     /// Shows each write and each deleted range, in the order in which they were made.
