@@ -256,3 +256,29 @@ fn a_ticket_tells_when_what_can_be_read_survives_a_power_failure() {
     db.close().unwrap();
     assert!(last.is_durable() && last.wait().is_ok(), "close makes it so");
 }
+
+/// Symptom: a reader's ticket called durable what a killed writer had left in the system's memory,
+/// and a power failure took it. Cause: what an open has replayed counted as durable, though only
+/// one that writes has written it again. Cure: for one that only reads, what the log proves counts.
+#[test]
+fn who_only_reads_calls_durable_what_the_log_proves() {
+    let fs = MemFs::new();
+    let options = |fs: &MemFs| Options::new().memory(8 << 20).background_threads(0).fs(Arc::new(fs.clone()));
+    let db = options(&fs).open("db").unwrap();
+    db.put("synced", "v").unwrap();
+    db.sync().unwrap();
+    let is_durable = |fs: &MemFs| {
+        let reader = options(fs).read_only(true).open("db").unwrap();
+        let ticket = reader.ticket();
+        assert!(ticket.seqno() == reader.last_seqno() && ticket.wait().is_ok() == ticket.is_durable());
+        ticket.is_durable()
+    };
+    assert!(is_durable(&fs.kill()));
+    db.put("buffered", "v").unwrap();
+    assert!(!is_durable(&fs.kill()));
+    // Who writes makes it so.
+    let killed = fs.kill();
+    assert!(options(&killed).open("db").unwrap().ticket().is_durable());
+    db.close().unwrap();
+    assert!(is_durable(&fs));
+}

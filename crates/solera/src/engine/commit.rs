@@ -217,6 +217,13 @@ impl<L> Commit<L> {
         }
     }
 
+    /// Of what was there at the open, only what came up to `seqno` is known to be durable.
+    pub(super) fn proven_to(self, seqno: Seqno) -> Self {
+        self.durable.store(seqno, Ordering::Release);
+        self.writer.lock().synced_seqno = seqno;
+        self
+    }
+
     /// Whether everything up to `seqno` survives a power failure.
     pub(super) fn is_durable(&self, seqno: Seqno) -> bool {
         seqno <= self.durable.load(Ordering::Acquire)

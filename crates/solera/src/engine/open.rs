@@ -295,6 +295,8 @@ fn start(
         }
         logs = replayed.iter().map(|log| log.file).chain(log.as_ref().map(wal::Writer::file)).collect();
     }
+    // Who writes has written again what was not proven; who only reads may lose it yet.
+    let durable = if options.read_only { proven(&replayed, last_seqno) } else { last_seqno };
     let log_ends = replayed.iter().map(|log| (log.file, log.durable)).collect();
     let snapshots = Snapshots::new(last_seqno);
     let expiry = Expiry::new(options.clock.clone(), recorded.clock_high_ms);
@@ -307,7 +309,7 @@ fn start(
         opened_ns,
         stats: Stats::new(),
         store,
-        commit: Commit::new(Present::new(log, closed), last_seqno),
+        commit: Commit::new(Present::new(log, closed), last_seqno).proven_to(durable),
         logs: Logs::default(),
         reclaiming: Reclaiming::default(),
         resting: Resting::default(),
@@ -336,9 +338,19 @@ struct ReplayedLog {
     end: u64,
     /// Known to be durable up to here.
     durable: u64,
+    /// Where its last batch ends: marks may follow.
+    batches_end: u64,
     last_seqno: Seqno,
     /// It holds no batch.
     is_empty: bool,
+}
+
+/// Up to which number all that was replayed is known to be durable, if `last` is the newest.
+fn proven(replayed: &[ReplayedLog], last: Seqno) -> Seqno {
+    match replayed.iter().position(|log| log.durable < log.batches_end) {
+        Some(at) => at.checked_sub(1).map_or(0, |before| replayed[before].last_seqno),
+        None => last,
+    }
 }
 
 /// The tree of a keyspace that is recorded in `manifest`.
@@ -401,10 +413,10 @@ fn replay(
             return Err(Error::corrupt(path, 0, "the log is missing; the manifest names it"));
         }
         let end = recorded.log_ends.get(&file).map_or(Tail::Open, |&end| Tail::CutAt(end));
-        let mut is_empty = true;
+        let mut batches_end = 0;
         let value_file = files.values.file(file, false);
         let log = logs.next(file, end, |offset, payload| {
-            is_empty = false;
+            batches_end = offset + (FRAME_HEADER_BYTES + payload.len()) as u64;
             let damaged = |what: &str| Error::corrupt(&path, offset, what.to_string());
             let reader = BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))?;
             if reader.next_seqno() <= newest {
@@ -431,7 +443,8 @@ fn replay(
             replayed.iter_mut().for_each(|before| before.durable = before.end);
         }
         last_seqno = last_seqno.max(newest);
-        replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno, is_empty });
+        let (end, durable, is_empty) = (log.end, log.durable, batches_end == 0);
+        replayed.push(ReplayedLog { file, end, durable, batches_end, last_seqno, is_empty });
     }
     for tree in catalog.trees() {
         tree.view().active.add_range_tombstones(deleted.remove(&tree.id).unwrap_or_default());
