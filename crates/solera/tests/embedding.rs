@@ -405,6 +405,11 @@ fn close_lets_go_of_the_directory_though_handles_live_and_they_say_closed() {
         assert!(closed(keys.next_back().unwrap()) && closed(other.iter().next().unwrap()));
         assert_eq!(kept.1, [1; 50], "what was returned stays");
         assert!(closed(other.verify()), "what is closed is not read");
+        assert!(closed(other.disk_space()), "others have the directory");
+        assert!(
+            closed(observed.publish(None, Duration::from_secs(1))) && !dir.path().join("OBSERVED").exists()
+        );
+        assert!(closed(observed.trace(&dir.path().join("trace"), TraceOptions::new())));
         assert!(other.clone().close().is_ok(), "a second time");
         drop((other, keyspace, snapshot, fresh, begun, keys, observed));
         assert_eq!(again.iter().count(), 0);

@@ -67,7 +67,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Invalid`] if `every` is under 10 ms, or if another program's file is at `path`;
-    /// [`Error::Io`] if the file cannot be written.
+    /// [`Error::Io`] if the file cannot be written, [`Error::Closed`].
     pub fn publish(&self, path: Option<&Path>, every: Duration) -> Result<Publisher> {
         if every < PUBLISH_EVERY_MIN {
             return Err(Error::Invalid(format!(

@@ -239,8 +239,9 @@ impl Db {
     /// Bytes of all the database's files, logs included, as the file system tells them now.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory cannot be read.
+    /// [`Error::Io`] if the directory cannot be read, [`Error::Closed`].
     pub fn disk_space(&self) -> Result<u64> {
+        self.handle.not_closed()?;
         let files = &self.handle.store.files;
         let mut bytes = 0;
         for name in files.fs.list_dir(&files.dir)?.iter().filter(|name| FileName::parse(name).is_some()) {
