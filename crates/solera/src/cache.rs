@@ -3,7 +3,7 @@
 //! hash, lock or count. To put a block in takes the mutex of a `ring`. There the clock hand turns,
 //! and evicts what was not used since it last came by. A lookup's block comes in at once while
 //! nothing has to go for it. Other blocks mostly come in when they are read a second time. `apart`
-//! holds values, `lent` uses lent memory.
+//! holds values, `lent` uses lent memory, `beside` counts what walks hold.
 //! What must hold:
 //! - A slot fills only in `put`, and empties only under a ring's mutex or in `Drop`.
 //! - What leaves is released through the epoch, so an older guard keeps what it found.
@@ -15,6 +15,7 @@
 //! one of 0 bytes.
 
 mod apart;
+mod beside;
 mod lent;
 mod ring;
 
@@ -26,6 +27,7 @@ use crate::{
     prefetch::prefetch,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
+use beside::Beside;
 use crossbeam_epoch::{self as epoch, Guard};
 use lent::Lent;
 use ring::{Place, Ring};
@@ -84,6 +86,7 @@ pub struct Cache {
     /// reaches.
     memory: Share<BLOCK_CLASSES>,
     lent: Lent,
+    beside: Beside,
     /// Weight of what has left its own memory and is not released yet. It gets to nothing else, and
     /// is counted whenever garbage is collected, even where no scheduler knows of the thread.
     leaving: Arc<atomic::AtomicUsize>,
@@ -100,6 +103,7 @@ impl Cache {
             capacity: AtomicUsize::new(capacity_bytes),
             memory: BLOCKS.share(capacity_bytes.saturating_add(in_passing(capacity_bytes))),
             lent: Lent::default(),
+            beside: Beside::default(),
             leaving: Arc::default(),
             is_scarce: AtomicBool::new(false),
             rings: GROUNDS.map(Ring::new),
@@ -153,13 +157,13 @@ impl Cache {
 
     /// Whether so many bytes more fit the budget, so that nothing has to go for them.
     pub fn is_room(&self, weight: usize) -> bool {
-        self.own().used.load(Ordering::Relaxed) + weight <= self.own_capacity()
+        self.own().used.load(Ordering::Relaxed) + weight <= self.own_room()
     }
 
     /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
     fn make_room(&self, place: Option<Place>) {
         let own = self.own();
-        let evicted = own.turn(place, true, |_| own.used.load(Ordering::Relaxed) > self.own_capacity());
+        let evicted = own.turn(place, true, |_| own.used.load(Ordering::Relaxed) > self.own_room());
         self.release(evicted.pins, evicted.weight, evicted.flush);
     }
 
@@ -346,10 +350,20 @@ impl Slots {
         (self.cache.own_capacity() / AHEAD_SHARE) as u64
     }
 
-    /// What a walk that leaves the cache alone reads at once at least, of `bytes`: half of that
+    /// What a walk that leaves the cache alone reads at once at least, of `bytes`: a quarter of that
     /// where memory is scarce, for a merge has many of them.
     pub fn ahead_bytes_min(&self, bytes: u64) -> u64 {
-        if self.cache.is_scarce.load(Ordering::Relaxed) { bytes / 2 } else { bytes }
+        if self.cache.is_scarce.load(Ordering::Relaxed) { bytes / 4 } else { bytes }
+    }
+
+    /// As [`Cache::note_held`].
+    pub fn note_held(&self, before: usize, now: usize) {
+        self.cache.note_held(before, now);
+    }
+
+    /// As [`Cache::holds_too_much`].
+    pub fn holds_too_much(&self) -> bool {
+        self.cache.holds_too_much()
     }
 
     /// Weight of what lies in them.
@@ -514,6 +528,26 @@ mod tests {
         assert_eq!((cached(&slots, 10).len(), cache.used()), (0, 0));
         slots.insert(0, counted(0, &alive), 1);
         assert_eq!(cached(&slots, 10).len(), 0);
+        settle(&alive, 0);
+    }
+
+    #[test]
+    fn the_cache_gives_way_for_what_walks_hold_by_a_quarter_at_most() {
+        let alive = Arc::default();
+        let cache = Cache::new(1000);
+        let slots = Slots::new(&cache, 20);
+        (0..9).for_each(|i| slots.insert(i, counted(0, &alive), 100));
+        assert_eq!((cache.used(), cache.holds_too_much()), (900, false));
+        cache.note_held(0, 200);
+        assert_eq!((cache.used(), cache.holds_too_much()), (800, false));
+        cache.note_held(200, 500);
+        assert_eq!((cache.used(), cache.holds_too_much()), (700, true));
+        slots.insert(19, counted(0, &alive), 100);
+        assert_eq!(cache.used(), 700);
+        cache.note_held(500, 0);
+        (0..9).for_each(|i| slots.insert(i, counted(0, &alive), 100));
+        assert_eq!((cache.used(), cache.holds_too_much()), (1000, false));
+        drop((slots, cache));
         settle(&alive, 0);
     }
 

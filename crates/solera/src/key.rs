@@ -25,6 +25,8 @@ pub static END_OF_KEYS: [u8; KEY_BYTES_MAX + 1] = {
 };
 /// Longest value, in bytes: memtables keep lengths in 32 bits.
 pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
+/// Room for a key that is kept while it is of no use, at most.
+const ROOM_KEPT_BYTES: usize = 1024;
 
 /// What an entry does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +255,15 @@ pub fn successor(key: &[u8]) -> Cow<'static, [u8]> {
         return Cow::Owned([key, &[0]].concat());
     }
     prefix_end(key).map_or(Cow::Borrowed(&END_OF_KEYS), Cow::Owned)
+}
+
+/// Empties memory for keys, and gives it back if it is large. Made smaller where it lies, it would
+/// leave a hole that the next long key may not fit into.
+pub fn let_go_of_long(memory: &mut Vec<u8>) {
+    memory.clear();
+    if memory.capacity() > ROOM_KEPT_BYTES {
+        *memory = Vec::new();
+    }
 }
 
 /// Where a range of user keys ends.

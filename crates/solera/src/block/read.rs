@@ -312,6 +312,10 @@ impl Block {
     #[inline]
     pub fn key_into(&self, i: usize, out: &mut Vec<u8>) {
         out.clear();
+        if out.capacity() < self.prefix().len() {
+            // What grows would take twice as much.
+            out.reserve_exact(self.key_len(i));
+        }
         out.extend_from_slice(self.prefix());
         self.key_beside_into(i, out);
     }

@@ -97,6 +97,16 @@ impl BlockSlots {
         self.0.ahead_bytes_max()
     }
 
+    /// As [`Cache::note_held`].
+    pub fn note_held(&self, before: usize, now: usize) {
+        self.0.note_held(before, now);
+    }
+
+    /// As [`Cache::holds_too_much`].
+    pub fn holds_too_much(&self) -> bool {
+        self.0.holds_too_much()
+    }
+
     /// As [`cache::Slots::ahead_bytes_min`](crate::cache::Slots::ahead_bytes_min).
     pub fn ahead_bytes_min(&self, bytes: u64) -> u64 {
         self.0.ahead_bytes_min(bytes)

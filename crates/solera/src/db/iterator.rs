@@ -4,7 +4,7 @@
 //! Each end is a walk of its own (`tree::Walk`), begun when it is first used. It stops where the
 //! other has been. `advance` and `advance_back` move without allocating; `next` hands out slices.
 //! `seek` and `seek_back` place an end anew. Values that lie apart are read when the end stands on
-//! them, by `ReadAhead`, and a `Scout` looks ahead for slow ones.
+//! them, by `ReadAhead`; a `Scout` looks ahead for slow ones. Over large entries ends `pause`.
 //!
 //! What must hold: it sees the keyspace as it was when it was made, also what had expired. Without
 //! seeks it yields each entry once. An error of one pair is told once, and the walk goes on. After
@@ -12,6 +12,8 @@
 //!
 //! Callers: applications and other crates, by `Keyspace::{iter, range, prefix}`, `Snapshot` and
 //! `Db`; `db::transaction`, with its own writes laid over (`with_overlay`).
+
+mod pause;
 
 use super::{Keyspace, Snapshot, scout::Scout};
 use crate::{
@@ -113,6 +115,9 @@ pub struct Iter {
     /// The last move of the front (back) failed, and where it stands is not known.
     front_failed: bool,
     back_failed: bool,
+    /// The front (back) has let go of its walker, and goes on where the range begins (ends) now.
+    front_pauses: bool,
+    back_pauses: bool,
     /// Why the value of the pair that the front (back) stands on cannot be told.
     front_refusal: Option<Error>,
     back_refusal: Option<Error>,
@@ -198,6 +203,8 @@ impl Iter {
             back_was_placed: false,
             front_failed: false,
             back_failed: false,
+            front_pauses: false,
+            back_pauses: false,
             front_refusal: None,
             back_refusal: None,
             front_tally: Tally::default(),
@@ -318,12 +325,20 @@ impl Iter {
             self.front = None;
             return Err(Error::Closed);
         }
+        self.front_pauses = false;
         if self.range().is_empty() {
             self.front = None;
         } else {
             self.place_front()?;
         }
         self.front_failed = false;
+        if self
+            .front
+            .as_ref()
+            .is_some_and(|front| front.valid() && pause::is_large(front.key(), front.value()))
+        {
+            self.let_go_of_front();
+        }
         Ok(())
     }
 
@@ -376,6 +391,13 @@ impl Iter {
     fn place_front(&mut self) -> Result<()> {
         let begun = self.begin_placing();
         self.scout.leave(&self.keyspace.tree().lengths);
+        self.put_front()?;
+        self.end_placing(begun, Last::Front);
+        Ok(())
+    }
+
+    /// As [`Iter::place_front`], of an end that only goes on: it was counted before.
+    fn put_front(&mut self) -> Result<()> {
         if self.front.is_none() {
             self.front = Some(self.new_front()?);
         }
@@ -391,7 +413,6 @@ impl Iter {
                 return Err(error);
             }
         }
-        self.end_placing(begun, Last::Front);
         Ok(())
     }
 
@@ -411,6 +432,7 @@ impl Iter {
         self.back_yielded = false;
         self.back_began = false;
         self.back_failed = false;
+        self.back_pauses = false;
         Ok(())
     }
 
@@ -452,7 +474,10 @@ impl Iter {
         // Failed unless we come past every `?`: an error leaves the iterator fused.
         self.front_failed = !planted(Bug::IteratorNotFused);
         if self.front.is_none() && !self.range().is_empty() {
-            self.place_front()?;
+            match std::mem::take(&mut self.front_pauses) {
+                true => self.put_front()?,
+                false => self.place_front()?,
+            }
         }
         if let Some(front) = &mut self.front {
             if self.front_yielded
@@ -502,7 +527,8 @@ impl Iter {
             Some(_) => {}
             None if is_empty => {}
             None => {
-                let begun = self.begin_placing();
+                let pauses = std::mem::take(&mut self.back_pauses);
+                let begun = if pauses { None } else { self.begin_placing() };
                 let mut back = self.new_back()?;
                 let placed = match &self.range().end {
                     KeyEnd::Unbounded => back.seek_last(),
@@ -511,7 +537,9 @@ impl Iter {
                 };
                 self.back_refusal = of_pair(placed, back.is_refused())?;
                 self.back = Some(back);
-                self.end_placing(begun, Last::Back);
+                if !pauses {
+                    self.end_placing(begun, Last::Back);
+                }
             }
         }
         self.back_yielded = false;
@@ -608,7 +636,8 @@ impl Iter {
         if self.last == Last::Front { self.front.as_ref().and_then(|front| front.lent()) } else { None }
     }
 
-    /// Key of the entry that the last successful move came to; empty if there is none.
+    /// Key of the entry that the last successful move came to; empty if there is none. After
+    /// [`next`](Iterator::next) it may be empty too, if the entry has 4 KiB or more.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.lent().map_or_else(|| self.key_anywhere(), Lent::key)
@@ -623,7 +652,8 @@ impl Iter {
         }
     }
 
-    /// Value of the entry that the last successful move came to; empty if there is none.
+    /// Value of the entry that the last successful move came to; empty if there is none, and as
+    /// [`Iter::key`] says.
     #[inline]
     pub fn value(&self) -> &[u8] {
         // The value of a lent entry lies beside it.
@@ -636,8 +666,8 @@ impl Iter {
             return if self.last == Last::Neither { &[] } else { apart };
         }
         match (self.last, &self.front, &self.back) {
-            (Last::Front, Some(front), _) => front.value(),
-            (Last::Back, _, Some(back)) => back.value(),
+            (Last::Front, Some(front), _) if !front.is_separated() => front.value(),
+            (Last::Back, _, Some(back)) if !back.is_separated() => back.value(),
             _ => &[],
         }
     }
@@ -663,9 +693,31 @@ impl Iter {
         }
     }
 
+    /// What a move came to. After a large entry the end that moved may let go of it.
     pub(super) fn item(&mut self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
         match moved {
-            Ok(true) => Some(Ok((Slice::copy_from(self.key()), self.pin_value()))),
+            Ok(true) => {
+                let (key, value) = (Slice::copy_from(self.key()), self.pin_value());
+                if pause::is_large(&key, &value) {
+                    self.let_go();
+                }
+                Some(Ok((key, value)))
+            }
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// As [`Iter::item`], of the key alone.
+    pub(super) fn key_item(&mut self, moved: Result<bool>) -> Option<Result<Slice>> {
+        match moved {
+            Ok(true) => {
+                let key = Slice::copy_from(self.key());
+                if pause::is_large(&key, &[]) {
+                    self.let_go();
+                }
+                Some(Ok(key))
+            }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
@@ -770,14 +822,6 @@ impl Keys {
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek_back(key)
     }
-
-    fn item(&self, moved: Result<bool>) -> Option<Result<Slice>> {
-        match moved {
-            Ok(true) => Some(Ok(Slice::copy_from(self.entries.key()))),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
 }
 
 impl Iterator for Keys {
@@ -785,14 +829,14 @@ impl Iterator for Keys {
 
     fn next(&mut self) -> Option<Self::Item> {
         let moved = self.entries.advance();
-        self.item(moved)
+        self.entries.key_item(moved)
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
         let moved = self.entries.advance_back();
-        self.item(moved)
+        self.entries.key_item(moved)
     }
 }
 

@@ -584,10 +584,6 @@ impl TransactionKeys {
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek_back(key)
     }
-
-    fn item(&self, moved: Result<bool>) -> Option<Result<Slice>> {
-        moved.map(|moved| moved.then(|| Slice::copy_from(self.entries.iter.key()))).transpose()
-    }
 }
 
 impl Iterator for TransactionKeys {
@@ -595,14 +591,14 @@ impl Iterator for TransactionKeys {
 
     fn next(&mut self) -> Option<Self::Item> {
         let moved = self.entries.advance();
-        self.item(moved)
+        self.entries.iter.key_item(moved)
     }
 }
 
 impl DoubleEndedIterator for TransactionKeys {
     fn next_back(&mut self) -> Option<Self::Item> {
         let moved = self.entries.advance_back();
-        self.item(moved)
+        self.entries.iter.key_item(moved)
     }
 }
 

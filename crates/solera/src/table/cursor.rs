@@ -47,8 +47,8 @@ const KEY_BYTES_EXPECTED: usize = 96;
 /// A value of so many bytes is let go of while a merge waits at it. It costs a second read.
 const DOZE_BYTES_MIN: usize = 1 << 20;
 
-/// Room for keys that a cursor keeps while no walk uses it, at most.
-const KEY_BYTES_RESTED_MAX: usize = 1024;
+/// A block, a key or a piece of so many bytes counts while a user's walk holds it.
+const HELD_BYTES_MIN: usize = 16 << 10;
 
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct TableCursor {
     key: Vec<u8>,
     /// The key that the cursor leaves, kept for its memory.
     left: Vec<u8>,
+    /// Bytes that the cache was told that this cursor holds.
+    held: usize,
 }
 
 /// Where blocks come from.
@@ -221,6 +223,7 @@ impl TableCursor {
             lent: (0, 0..0),
             key: Vec::with_capacity(KEY_BYTES_EXPECTED),
             left: Vec::new(),
+            held: 0,
         }
     }
 
@@ -228,15 +231,39 @@ impl TableCursor {
     pub fn rest(&mut self) {
         self.place = None;
         self.source.ahead = Ahead::default();
-        for key in [&mut self.key, &mut self.left] {
-            key.clear();
-            key.shrink_to(KEY_BYTES_RESTED_MAX);
-        }
+        key::let_go_of_long(&mut self.key);
+        key::let_go_of_long(&mut self.left);
+        self.weigh();
     }
 
     /// Stands nowhere, and goes on to read ahead where it did.
     pub fn leave(&mut self) {
         self.place = None;
+        self.weigh();
+    }
+
+    /// Tells the cache what the cursor holds now, if that is much or was.
+    #[inline]
+    fn weigh(&mut self) {
+        let block = self.place.as_ref().map_or(0, |place| place.block.memory_bytes());
+        let (key, left, ahead) =
+            (self.key.capacity(), self.left.capacity(), self.source.ahead.bytes.capacity());
+        if (block | key | left | ahead | self.held) >= HELD_BYTES_MIN {
+            let counts = |bytes: &usize| *bytes >= HELD_BYTES_MIN;
+            self.note_held([block, key, left, ahead].into_iter().filter(counts).sum());
+        }
+    }
+
+    /// The cursor holds so many bytes in large pieces. What jobs hold is not counted.
+    #[cold]
+    fn note_held(&mut self, bytes: usize) {
+        if bytes != self.held
+            && self.source.access != Access::Sequential
+            && let Some(table) = self.source.file.opened()
+        {
+            table.slots.note_held(self.held, bytes);
+            self.held = bytes;
+        }
     }
 
     /// Puts the cursor before the entry at `rank` of `block`; `rank` may be the length.
@@ -264,6 +291,7 @@ impl TableCursor {
         while let Some(place) = &self.place {
             if place.clip.contains(&place.rank) {
                 place.block.key_into(place.rank, &mut self.key);
+                self.weigh();
                 return Ok(());
             }
             let next = place.number + 1;
@@ -274,7 +302,7 @@ impl TableCursor {
             let block = self.source.fetch(next)?;
             self.enter(block, next, 0);
         }
-        self.place = None;
+        self.leave();
         Ok(())
     }
 
@@ -284,6 +312,7 @@ impl TableCursor {
             if place.rank > place.clip.start && place.rank <= place.clip.end {
                 place.rank -= 1;
                 place.block.key_into(place.rank, &mut self.key);
+                self.weigh();
                 return Ok(());
             }
             let Some(previous) = place.number.checked_sub(1).filter(|_| place.clip.start == 0) else { break };
@@ -292,7 +321,7 @@ impl TableCursor {
             let len = block.len();
             self.enter(block, previous, len);
         }
-        self.place = None;
+        self.leave();
         Ok(())
     }
 
@@ -332,6 +361,7 @@ impl TableCursor {
         let mut above = std::mem::take(&mut self.left);
         above.push(0);
         let sought = self.seek(&above);
+        key::let_go_of_long(&mut above);
         self.left = above;
         sought
     }
@@ -378,6 +408,10 @@ impl Ahead {
         if !self.misses.are_steady() && !self.numbers.contains(&number) {
             return table.load(level, number, LevelCounter::ScanBlocksRead);
         }
+        if table.slots.holds_too_much() && !self.numbers.contains(&number) {
+            self.give_up();
+            return table.load(level, number, LevelCounter::ScanBlocksRead);
+        }
         let place = table.handles.range(number);
         // The buffer stays as long as the cursor: a block that is larger than it should be is read
         // by itself.
@@ -397,6 +431,13 @@ impl Ahead {
             false => table.slots.insert_when_again(number, &block),
         }
         Ok(block)
+    }
+
+    /// Keeps nothing that was read ahead, and goes on as after a first miss.
+    #[cold]
+    fn give_up(&mut self) {
+        (self.bytes, self.numbers) = (Vec::new(), 0..0);
+        self.misses.piece_bytes = CACHED_AHEAD_BYTES_MIN;
     }
 
     /// Reads block `number` and those behind it, all together of `bytes_max` unless the first has
@@ -419,6 +460,14 @@ impl Ahead {
         let place = table.handles.range(number);
         let stored = &self.bytes[(place.start - self.offset) as usize..(place.end - self.offset) as usize];
         Block::copy_from_stored(stored, table.binding, place.start, table.file.path())
+    }
+}
+
+impl Drop for TableCursor {
+    fn drop(&mut self) {
+        if self.held > 0 {
+            self.note_held(0);
+        }
     }
 }
 

@@ -11,7 +11,8 @@
 //! - What rests has all runs of its view as sources. It fits if it has the memtables too.
 //! - It stands nowhere: it keeps no block in memory. It does not know the tree, which owns it.
 //!
-//! Callers: `Tree::{view_to_walk, rest}` for `db::iterator`; `Tree::change`.
+//! Callers: `Tree::{view_to_walk, rest}` for `db::iterator`, which keeps a `Spare` while it pauses;
+//! `Tree::change`.
 
 use super::{View, scan::Source};
 use crate::{
@@ -48,7 +49,7 @@ impl Rested {
 }
 
 /// A walker for each end, over the view beside which they were given, with this many of its
-/// memtables.
+/// memtables. An iterator that pauses keeps one, too.
 pub struct Spare {
     front: Option<Box<Forward<Source>>>,
     back: Option<Box<Backward<Source>>>,
@@ -156,6 +157,19 @@ impl Rested {
         back: Option<Box<Backward<Source>>>,
         unused: Option<Spare>,
     ) -> Option<Rested> {
+        let spare = Spare::of(&view, front, back, unused)?;
+        Some(Rested { view, spare })
+    }
+}
+
+impl Spare {
+    /// What is left of walks over `view`, and of walkers for them that were not used.
+    pub fn of(
+        view: &View,
+        front: Option<Box<Forward<Source>>>,
+        back: Option<Box<Backward<Source>>>,
+        unused: Option<Spare>,
+    ) -> Option<Spare> {
         let runs = view.version.runs().len();
         let rested = |mut front: Box<Forward<Source>>| {
             front.rest(Source::rest);
@@ -175,7 +189,7 @@ impl Rested {
             spare.front = spare.front.or(front);
             spare.back = spare.back.or(back);
         }
-        Some(Rested { view, spare })
+        Some(spare)
     }
 }
 

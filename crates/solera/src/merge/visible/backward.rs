@@ -11,14 +11,11 @@
 //!
 //! Caller: `tree::scan` (`Walk::backward`), for `db::iterator`.
 
-use super::{
-    COVERED_STEPPED_MAX, KEY_BYTES_RESTED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight,
-    trail::Trail,
-};
+use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{
     cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::{Error, Result},
-    key::{KeyEnd, KeyRange},
+    key::{self, KeyEnd, KeyRange},
     merge::Merge,
     pin::Slice,
     sight::{Reader, Verdict, expires_ms, malformed},
@@ -104,8 +101,7 @@ impl<C: Lending> Backward<C> {
         self.steady = (0, 0);
         // It would keep a block, or a memtable.
         self.value = Slice::empty();
-        self.key.clear();
-        self.key.shrink_to(KEY_BYTES_RESTED_MAX);
+        key::let_go_of_long(&mut self.key);
         self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, KeyRange::all());
     }
 

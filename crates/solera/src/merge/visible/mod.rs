@@ -37,8 +37,6 @@ use std::sync::Arc;
 const COVERED_STEPPED_MAX: usize = 4;
 /// After so many pairs in a row from one source, its next ones are likely to be taken alone.
 const STEADY_PAIRS: usize = 2;
-/// Room for a key that a walker keeps while no reader walks, at most.
-const KEY_BYTES_RESTED_MAX: usize = 1024;
 
 /// The reader that looks, and at what.
 #[derive(Clone, Debug)]

@@ -10,13 +10,10 @@
 //!
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
-use super::{
-    KEY_BYTES_RESTED_MAX,
-    gaps::{Eye, Gaps},
-};
+use super::gaps::{Eye, Gaps};
 use crate::{
     ids::Seqno,
-    key::{KeyEnd, KeyRange},
+    key::{self, KeyEnd, KeyRange},
     sight::Reader,
 };
 use std::sync::Arc;
@@ -29,6 +26,9 @@ const MORE_MIN: u64 = 2;
 const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
 const KEYS_PER_LOOK: u64 = 16;
+/// Longer keys bound no gap, and are not noted: each walk would hold copies of some. A gap that is
+/// learned goes over those between its bounds.
+const KEY_BYTES_NOTED_MAX: usize = 4 << 10;
 
 /// What remembers gaps, and knows what was written.
 pub trait Remembers: Send + Sync {
@@ -72,10 +72,7 @@ impl Trail {
     pub(super) fn rest(&mut self) {
         (self.memory, self.age, self.passed) = (None, 0, 0);
         self.begin();
-        for key in [&mut self.from, &mut self.to, &mut self.bound] {
-            key.clear();
-            key.shrink_to(KEY_BYTES_RESTED_MAX);
-        }
+        [&mut self.from, &mut self.to, &mut self.bound].into_iter().for_each(key::let_go_of_long);
     }
 
     /// The sources that may be taken over gaps are of this age and older.
@@ -104,9 +101,12 @@ impl Trail {
         let Some(memory) = &self.memory else { return false };
         let gaps = memory.gaps();
         self.adjoins = self.age == 0 && gaps.any() && gaps.end_into(key, Self::eye(reader), &mut self.bound);
-        self.is_placed = self.age == 0;
-        self.from.clear();
-        self.from.extend_from_slice(if self.adjoins { &self.bound } else { key });
+        let from = if self.adjoins { &self.bound } else { key };
+        self.is_placed = self.age == 0 && from.len() <= KEY_BYTES_NOTED_MAX;
+        if self.is_placed {
+            self.from.clear();
+            self.from.extend_from_slice(from);
+        }
         self.adjoins
     }
 
@@ -117,9 +117,12 @@ impl Trail {
         let gaps = memory.gaps();
         self.adjoins =
             self.age == 0 && gaps.any() && gaps.start_into(key, Self::eye(reader), &mut self.bound);
-        self.is_placed = self.age == 0;
-        self.to.clear();
-        self.to.extend_from_slice(if self.adjoins { &self.bound } else { key });
+        let to = if self.adjoins { &self.bound } else { key };
+        self.is_placed = self.age == 0 && to.len() <= KEY_BYTES_NOTED_MAX;
+        if self.is_placed {
+            self.to.clear();
+            self.to.extend_from_slice(to);
+        }
         self.adjoins
     }
 
@@ -170,6 +173,9 @@ impl Trail {
     /// Notes that `key`, the next of an upward row of `passed`, is gone. If it lies in a gap, that
     /// ends at `bound`, and the walker is to go on from there.
     pub(super) fn note_up(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
+        if key.len() > KEY_BYTES_NOTED_MAX {
+            return false;
+        }
         if self.looks(passed)
             && let Some(memory) = &self.memory
             && memory.gaps().end_into(key, Self::eye(reader), &mut self.bound)
@@ -205,6 +211,9 @@ impl Trail {
     /// Notes that `key`, the next of a downward row of `passed`, is gone. If it lies in a gap, that
     /// begins at `bound`, and the walker is to go on below.
     pub(super) fn note_down(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
+        if key.len() > KEY_BYTES_NOTED_MAX {
+            return false;
+        }
         if self.noted == 0 && !self.is_placed {
             self.to.clear();
             self.to.extend_from_slice(key);
