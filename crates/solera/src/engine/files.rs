@@ -18,8 +18,12 @@ use crate::{
     error::{Error, Result},
     ids::{DatabaseId, FileId},
     memtable::Holdings,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     table::TableContext,
+    tree::Settings,
     values::ValueFiles,
     version::Version,
     vfs::Fs,
@@ -41,6 +45,8 @@ pub(crate) struct Files {
     pub(crate) values: Arc<ValueFiles>,
     /// Where the memory of all memtables counts.
     pub(super) holdings: Arc<Holdings>,
+    /// What the last tree was given: of very many trees nearly all are given the same.
+    settings: Mutex<Option<Arc<Settings>>>,
     next: AtomicU64,
 }
 
@@ -57,7 +63,19 @@ impl Files {
         let values = ValueFiles::new(fs.clone(), dir.to_path_buf(), database, direct_reads, wal::FILE_KIND);
         let values = values.with_resident(Box::new(CachedValues::new(cache.clone())));
         let (values, holdings, next) = (Arc::new(values), Arc::default(), AtomicU64::new(next));
-        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, holdings, next }
+        let settings = Mutex::new(None);
+        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, holdings, settings, next }
+    }
+
+    /// These settings, shared with the tree that was made before if that has the same.
+    pub(super) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut last = self.settings.lock();
+        if let Some(last) = last.as_ref().filter(|last| ***last == settings) {
+            return last.clone();
+        }
+        let settings = Arc::new(settings);
+        *last = Some(settings.clone());
+        settings
     }
 
     /// A number that no file has had.

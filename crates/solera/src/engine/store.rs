@@ -606,6 +606,7 @@ pub(super) fn new_tree(
     let shape = Shape { write_buffer_bytes: budget.write_buffer_bytes, ..options.shape };
     let mut given = Settings::new(options.layout, shape);
     given.separate_from = options.separate_from.map(|bytes| bytes.try_into().unwrap_or(u32::MAX));
+    let given = files.shared_settings(given);
     let (context, values, holdings) = (files.table_context(), files.values.clone(), files.holdings.clone());
     Tree::new(id, name.into(), given, options.merge_operator, context, values, holdings, Version::new())
 }

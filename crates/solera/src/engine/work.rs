@@ -72,7 +72,8 @@ pub(crate) struct Work {
 #[derive(Default)]
 struct State {
     flushing: BTreeSet<KeyspaceId>,
-    ledgers: BTreeMap<KeyspaceId, Ledger>,
+    /// Each by itself: a map of ten thousand would have room for as many more between them.
+    ledgers: BTreeMap<KeyspaceId, Box<Ledger>>,
     running: usize,
     /// Writers that wait for progress.
     held: usize,
@@ -88,7 +89,7 @@ struct State {
 impl State {
     /// What compaction remembers of `tree`; no plans are begun any more once it is dropped.
     fn ledger(&mut self, tree: &Tree) -> Option<&mut Ledger> {
-        if tree.is_dropped() { None } else { Some(self.ledgers.entry(tree.id).or_default()) }
+        if tree.is_dropped() { None } else { Some(&mut **self.ledgers.entry(tree.id).or_default()) }
     }
 
     /// Whether a thread flushes or compacts `tree`.
@@ -292,7 +293,7 @@ impl Work {
     /// Forgets a dropped tree. Plans that run still are forgotten when they end.
     pub(super) fn forget(&self, tree: &Tree) {
         let mut state = self.state.lock();
-        if state.ledgers.get(&tree.id).is_some_and(Ledger::is_idle) {
+        if state.ledgers.get(&tree.id).is_some_and(|ledger| ledger.is_idle()) {
             state.ledgers.remove(&tree.id);
         }
     }

@@ -13,6 +13,7 @@
 use crate::{
     pin::{Pin, PinHeader},
     pool::{self, CHUNK_BYTES, CHUNKS},
+    tombstone::RangeTombstones,
 };
 use parking_lot::Mutex;
 use std::{
@@ -39,11 +40,17 @@ const CHUNK_ALIGN: usize = pool::ALIGN;
 pub struct Holdings {
     bytes: AtomicUsize,
     chunk_bytes_max: AtomicUsize,
+    /// What memtables without range tombstones share.
+    pub(super) no_tombstones: Arc<RangeTombstones>,
 }
 
 impl Default for Holdings {
     fn default() -> Self {
-        Holdings { bytes: AtomicUsize::new(0), chunk_bytes_max: AtomicUsize::new(CHUNK_BYTES_MAX) }
+        Holdings {
+            bytes: AtomicUsize::new(0),
+            chunk_bytes_max: AtomicUsize::new(CHUNK_BYTES_MAX),
+            no_tombstones: Arc::default(),
+        }
     }
 }
 
@@ -59,8 +66,8 @@ impl Holdings {
         self.chunk_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Memtables that are made from now on have chunks of at most so many bytes: a power of two, at
-    /// most that of the pool.
+    /// Chunks that are made from now on have at most so many bytes: a power of two, at most that of
+    /// the pool.
     pub fn set_chunk_bytes_max(&self, bytes: usize) {
         debug_assert!(bytes.is_power_of_two() && bytes <= CHUNK_BYTES_MAX);
         self.chunk_bytes_max.store(bytes, Ordering::Relaxed);
@@ -162,7 +169,6 @@ pub(super) struct Bump {
     arena: Pin,
     align: usize,
     chunk_bytes: usize,
-    chunk_bytes_max: usize,
     next: NonNull<u8>,
     left: usize,
     used: usize,
@@ -179,10 +185,8 @@ impl Bump {
     /// `arena` came from [`Arena::pinned`], directly or by cloning.
     pub(super) unsafe fn new(arena: Pin, align: usize, first_bytes: usize) -> Self {
         debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
-        // SAFETY: by the contract.
-        let chunk_bytes_max = unsafe { Arena::of(&arena) }.holdings.chunk_bytes_max();
         let (chunk_bytes, next) = (first_bytes, NonNull::dangling());
-        Bump { arena, align, chunk_bytes, chunk_bytes_max, next, left: 0, used: 0 }
+        Bump { arena, align, chunk_bytes, next, left: 0, used: 0 }
     }
 
     /// What the pieces are aligned to.
@@ -213,24 +217,25 @@ impl Bump {
 
     #[cold]
     fn take_from_new_chunk(&mut self, bytes: usize) -> NonNull<u8> {
-        // A large value gets a chunk of its own, and the rest of the present chunk stays in use.
-        let own = bytes > self.chunk_bytes_max / 4;
-        let chunk = Chunk::new(if own { bytes } else { self.chunk_bytes.max(bytes) });
-        let (piece, left) = (chunk.start, chunk.layout.size() - bytes);
         // SAFETY: by the contract of `Bump::new`.
         let arena = unsafe { Arena::of(&self.arena) };
+        let largest = arena.holdings.chunk_bytes_max();
+        // A large value gets a chunk of its own, and the rest of the present chunk stays in use.
+        let own = bytes > largest / 4;
+        let chunk = Chunk::new(if own { bytes } else { self.chunk_bytes.max(bytes) });
+        let (piece, left) = (chunk.start, chunk.layout.size() - bytes);
         arena.holdings.bytes.fetch_add(chunk.layout.size(), Ordering::Relaxed);
         arena.chunks.lock().push(chunk);
         if !own {
             // The rest of the chunk before is lost until the arena goes. Of the first chunks, which
             // are small, that is little.
-            if self.chunk_bytes == self.chunk_bytes_max {
+            if self.chunk_bytes >= largest {
                 self.used += self.left;
             }
             // SAFETY: the chunk is at least `bytes` long.
             self.next = unsafe { piece.add(bytes) };
             self.left = left;
-            self.chunk_bytes = (self.chunk_bytes * 2).min(self.chunk_bytes_max);
+            self.chunk_bytes = (self.chunk_bytes * 2).min(largest);
         }
         piece
     }

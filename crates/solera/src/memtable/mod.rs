@@ -79,7 +79,7 @@ impl Memtable {
             bytes: AtomicUsize::new(writer.bytes()),
             writer: Mutex::new(writer),
             has_tombstones: AtomicBool::new(false),
-            tombstones: ArcSwap::default(),
+            tombstones: ArcSwap::new(holdings.no_tombstones.clone()),
             entries: AtomicUsize::new(0),
             deletes: AtomicUsize::new(0),
             tombstone_bytes: AtomicUsize::new(0),

@@ -48,6 +48,8 @@ impl Layouts {
         }
         let mut row = Row { layout, tables: 1, before: LayoutCounters::default() };
         if rows.len() < OTHERS {
+            // Mostly there is one layout, and of ten thousand keyspaces each has its rows.
+            rows.reserve_exact(1);
             rows.push(row);
             return rows.len() - 1;
         }

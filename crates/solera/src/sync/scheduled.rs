@@ -109,8 +109,12 @@ pub(crate) struct ArcSwap<T>(sync::Mutex<Arc<T>>);
 pub(crate) type Guard<T> = T;
 
 impl<T> ArcSwap<T> {
+    pub(crate) fn new(value: Arc<T>) -> Self {
+        ArcSwap(sync::Mutex::new(value))
+    }
+
     pub(crate) fn from_pointee(value: T) -> Self {
-        ArcSwap(sync::Mutex::new(Arc::new(value)))
+        ArcSwap::new(Arc::new(value))
     }
 
     pub(crate) fn load(&self) -> Guard<Arc<T>> {

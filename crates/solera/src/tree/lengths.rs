@@ -10,6 +10,7 @@
 //! Callers: `db::iterator` notes a length when a walk ends, and `db::scout` asks.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
 
 /// So many lengths are remembered: those of the walks that ended last.
 const REMEMBERED: usize = 32;
@@ -19,17 +20,12 @@ const REMEMBERED_MIN: usize = 4;
 const VAIN_PARTS: u64 = 4;
 
 /// Lengths of walks, in entries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lengths {
-    /// 0: none yet.
-    last: [AtomicU32; REMEMBERED],
+    /// Of the walks that ended last; 0: none yet. Made for the first one: of ten thousand keyspaces
+    /// most have none.
+    last: OnceLock<Box<[AtomicU32; REMEMBERED]>>,
     next: AtomicU32,
-}
-
-impl Default for Lengths {
-    fn default() -> Lengths {
-        Lengths { last: [const { AtomicU32::new(0) }; REMEMBERED], next: AtomicU32::new(0) }
-    }
 }
 
 /// How far a walk will go.
@@ -45,7 +41,14 @@ impl Lengths {
     /// A walk has ended after so many entries.
     pub fn note(&self, entries: usize) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) as usize % REMEMBERED;
-        self.last[at].store(u32::try_from(entries).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+        if self.last.get().is_none() {
+            // Made before the cell is set: inside the cell no thread may wait for another.
+            let made = Box::new([const { AtomicU32::new(0) }; REMEMBERED]);
+            let _ = self.last.set(made);
+        }
+        if let Some(last) = self.last.get() {
+            last[at].store(u32::try_from(entries).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+        }
     }
 
     /// How much further to look for a walk that has come to so many entries and was looked ahead of
@@ -54,7 +57,7 @@ impl Lengths {
     pub fn onward(&self, walked: usize, ahead: usize) -> Onward {
         let mut ends = [0u64; REMEMBERED];
         let (mut known, mut count) = (0, 0);
-        for length in &self.last {
+        for length in self.last.get().into_iter().flat_map(|last| last.iter()) {
             let length = length.load(Ordering::Relaxed) as usize;
             known += usize::from(length > 0);
             // One that ended just here is one that this walk may be like.

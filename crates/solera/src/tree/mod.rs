@@ -27,7 +27,7 @@ pub use lengths::{Lengths, Onward};
 pub use read::Outcome;
 pub use rests::Spare;
 pub use scan::{Source, Walk, value_of};
-pub use settings::{SEPARATE_NONE, Settings};
+pub use settings::{SEPARATE_ALL_FROM, SEPARATE_NONE, Settings};
 
 use crate::{
     compaction::LevelFilters,
@@ -215,7 +215,7 @@ impl Tree {
     pub fn new(
         id: KeyspaceId,
         name: String,
-        given: Settings,
+        given: Arc<Settings>,
         operator: Option<Arc<dyn MergeOperator>>,
         context: Arc<TableContext>,
         values: Arc<ValueFiles>,
@@ -223,7 +223,6 @@ impl Tree {
         version: Version,
     ) -> Self {
         let separate_from = AtomicU64::new(given.bytes_separated());
-        let given = Arc::new(given);
         let (operator, not_given) = match operator {
             Some(operator) if !operator.is_given() => (None, Some(operator)),
             operator => (operator, None),

@@ -241,6 +241,8 @@ impl Version {
         let mut levels = self.levels.clone();
         for ((level, id), tables) in changed {
             if levels.len() <= level as usize {
+                // No room for more: of ten thousand keyspaces most have one level.
+                levels.reserve_exact(level as usize + 1 - levels.len());
                 levels.resize_with(level as usize + 1, Level::default);
             }
             let level_now = &mut levels[level as usize];
