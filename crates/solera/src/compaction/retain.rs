@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// Operands of a key that wait for their base have so many bytes at most, and what is made of them
 /// nearly so: a job holds them in memory, some times over. What is larger stays as it is.
 const OPERANDS_BYTES_MAX: usize = 16 << 20;
+/// From so many bytes on, the last two become one at once if that is less: of those whose largest
+/// counts, a job then holds one and not two of whatever size.
+const OPERANDS_BYTES_FEW: usize = 1 << 20;
 
 /// Which readers a job must not disturb.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +163,8 @@ pub struct Retain<'j, S> {
     operands_stripe: usize,
     /// Bytes of them.
     operands_bytes: usize,
+    /// The operator makes no less of them.
+    keeps_operands: bool,
     /// Deletes, newest first, of which those that no transaction precedes go unless something older
     /// of the key is kept.
     deletes: Vec<Delete>,
@@ -201,6 +206,7 @@ impl<'j, S: Sink> Retain<'j, S> {
             operands: Vec::new(),
             operands_stripe: 0,
             operands_bytes: 0,
+            keeps_operands: false,
             deletes: Vec::new(),
         }
     }
@@ -241,7 +247,7 @@ impl<'j, S: Sink> Retain<'j, S> {
         match verdict {
             Verdict::Operand => {
                 if self.operands.is_empty() {
-                    self.operands_bytes = 0;
+                    (self.operands_bytes, self.keeps_operands) = (0, false);
                 } else if self.operands_bytes + entry.value.len() > OPERANDS_BYTES_MAX {
                     // Older ones may still be folded; these stay above what comes of that.
                     self.keep_operands(seqno)?;
@@ -250,7 +256,10 @@ impl<'j, S: Sink> Retain<'j, S> {
                 self.operands_stripe = stripe;
                 self.operands_bytes += entry.value.len();
                 self.operands.push(Operand { seqno, value: pin(), is_made: false });
-                Ok(())
+                match self.operands_bytes > OPERANDS_BYTES_FEW && !self.keeps_operands {
+                    true => self.combine_last(),
+                    false => Ok(()),
+                }
             }
             Verdict::Absent => self.add_delete(entry, seqno),
             // Onto a value that is still to expire nothing is folded. One that is too short to hold
@@ -355,12 +364,34 @@ impl<'j, S: Sink> Retain<'j, S> {
             return Ok(false);
         };
         let newest = newest.seqno;
-        for operand in self.operands.drain(..) {
+        for operand in self.operands.drain(..).filter(|operand| !operand.is_made) {
             self.sink.dropped(of_operand(&self.key, &operand), Why::Folded)?;
         }
         self.keep_deletes()?;
         self.sink.made(Entry { key: &self.key, seqno: newest, kind: Kind::Put, value: &value })?;
         Ok(true)
+    }
+
+    /// Makes one operand of the last two, if that is less. An operator that concatenates makes no
+    /// less, and would copy the whole again and again.
+    #[cold]
+    fn combine_last(&mut self) -> Result<()> {
+        let [.., newer, older] = &self.operands[..] else { return Ok(()) };
+        let bytes = newer.value.len() + older.value.len();
+        let operator = self.reader.operator.as_ref();
+        let both = operator.and_then(|operator| operator.combine(&self.key, &older.value, &newer.value));
+        let Some(both) = both.filter(|both| both.len() < bytes) else {
+            self.keeps_operands = true;
+            return Ok(());
+        };
+        let seqno = newer.seqno;
+        let parts = self.operands.split_off(self.operands.len() - 2);
+        for part in parts.iter().filter(|part| !part.is_made) {
+            self.sink.dropped(of_operand(&self.key, part), Why::Folded)?;
+        }
+        self.operands_bytes -= bytes - both.len();
+        self.operands.push(Operand { seqno, value: Slice::from(both), is_made: true });
+        Ok(())
     }
 
     /// Keeps the waiting operands, as few as the operator can make of them. One whose number was

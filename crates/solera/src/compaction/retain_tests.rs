@@ -11,7 +11,7 @@ use crate::{
     error::Result,
     ids::{SEQNO_MAX, Seqno},
     key::{Kind, split_expiry},
-    operator::{Append, MergeOperator},
+    operator::{Append, Max, MergeOperator},
     pin::Slice,
     sight::Reader,
     tombstone::{RangeTombstone, RangeTombstones},
@@ -420,6 +420,32 @@ fn large_operands_are_not_all_held_at_once_and_say_the_same() {
     let again = [&output.entries[..1], &output.entries[2..]].concat();
     let output = job(&[Source { entries: again, tombstones: vec![] }], ALONE, &Some(Arc::new(Append)));
     assert_eq!(output.entries.len(), 2);
+}
+
+/// Symptom: 64 operands of 8 MiB of which the largest counts took 122 MiB under 64. Cause: a job held
+/// two of them and what they amount to while it wrote that. Cure: two become one as they are met.
+#[test]
+fn of_large_operands_of_which_the_largest_counts_a_job_holds_one() {
+    let operator: Operator = Some(Arc::new(Max));
+    for base in [None, Some(b"base")] {
+        let reader = reader(0, &operator);
+        let mut retain = Retain::new(ALONE, &reader, vec![Arc::default()], Told::default());
+        for n in (1..=6u8).rev() {
+            let value = vec![n ^ 3; 2 << 20];
+            let entry = Entry { key: &[1], seqno: Seqno::from(10 + n), kind: Kind::Merge, value: &value };
+            retain.add(0, entry, || Slice::copy_from(&value)).unwrap();
+            let told = if n == 6 { 0 } else { usize::from(7 - n) };
+            assert_eq!(retain.sink().dropped.len(), told, "those before became part of one");
+        }
+        if let Some(base) = base {
+            let entry = Entry { key: &[1], seqno: 5, kind: Kind::Put, value: base };
+            retain.add(0, entry, || Slice::copy_from(base)).unwrap();
+        }
+        let told = retain.finish().unwrap();
+        let kind = if base.is_some() { Kind::Put } else { Kind::Merge };
+        assert!(told.out == [entry(1, 16, kind, &[7; 2 << 20])] && told.made == told.out);
+        assert_eq!(told.dropped.len(), 6 + usize::from(base.is_some()), "each is accounted for once");
+    }
 }
 
 /// Symptom: a transaction committed although a key that it had found absent was written meanwhile

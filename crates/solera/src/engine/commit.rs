@@ -30,6 +30,9 @@ use std::sync::Arc;
 /// Bytes of scratch that a single put may leave allocated.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
+/// An operand of so many bytes is looked at by itself: a few of them are all that memtables may take.
+const LARGE_OPERAND_BYTES: usize = 1 << 20;
+
 /// What a commit works on. It is entered under the commit lock, always in this order: `writable`,
 /// `append`, `sync` if asked for, `insert` for each batch, `publish`, `seal`.
 pub(super) trait Environment {
@@ -94,6 +97,15 @@ impl Single<'_> {
             Single::Merge { key, operand } => key.len() + operand.len(),
         };
         bytes as u64
+    }
+
+    /// Bytes of an operand that is large: in memory it lies in a memtable, as no value of its size.
+    #[inline]
+    pub(super) fn large_in_memory(&self) -> u64 {
+        match self {
+            Single::Merge { operand, .. } if operand.len() >= LARGE_OPERAND_BYTES => operand.len() as u64,
+            _ => 0,
+        }
     }
 
     fn encode(self, keyspace: KeyspaceId, encoder: &mut BatchEncoder) {

@@ -186,14 +186,14 @@ impl Handle {
         durability: Durability,
     ) -> Result<()> {
         self.writable()?;
-        self.throttle(tree, operation.bytes())?;
+        self.throttle(tree, operation.bytes(), operation.large_in_memory())?;
         self.commit.single(tree.id, operation, durability, &*self.core)
     }
 
     fn admit(&self, operations: &Operations) -> Result<()> {
         self.writable()?;
         let bytes = operations.encoder.bytes() as u64;
-        operations.trees.iter().try_for_each(|tree| self.throttle(tree, bytes))
+        operations.trees.iter().try_for_each(|tree| self.throttle(tree, bytes, 0))
     }
 
     /// Creates the keyspace `name` with `options`, unless there is one of this name.

@@ -65,7 +65,8 @@ impl Core {
         // Few ingests enter above the last level.
         let filters = self.memory.level_filters(tree, &tree.view_owned(), 0, &self.store.catalog);
         let filter = filters.of(LEVELS_MAX);
-        write_tables(tree, entries, &self.store.files, filter, &mut unused.written)?;
+        let table_bytes = self.memory.table_bytes(tree.view().settings.shape.table_bytes);
+        write_tables(tree, entries, &self.store.files, filter, table_bytes, &mut unused.written)?;
         self.store.files.fs.sync_dir(&self.store.files.dir)?;
         let what = format_args!("an ingest into keyspace {:?}", tree.name);
         self.store.poison.guarded(what, || self.install_ingest(tree, &unused.written))?;
@@ -85,7 +86,7 @@ impl Core {
         let range = rest.iter().fold(first.range.clone(), |range, table| range.hull(&table.range));
         if tree.view().version.level(0).runs().iter().any(|run| !run.overlapping(&range).is_empty()) {
             // They will be one more run of level 0.
-            self.throttle(tree, tables.iter().map(|table| table.bytes).sum())?;
+            self.throttle(tree, tables.iter().map(|table| table.bytes).sum(), 0)?;
         }
         // Most of the flush happens before writers are held up.
         if memtables_touch(tree, &range)? {
@@ -127,6 +128,7 @@ fn write_tables<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     entries: impl IntoIterator<Item = (K, V)>,
     files: &Files,
     filter: FilterSpec,
+    table_bytes: u64,
     written: &mut Written,
 ) -> Result<()> {
     let view = tree.view_owned();
@@ -153,9 +155,7 @@ fn write_tables<K: AsRef<[u8]>, V: AsRef<[u8]>>(
             }
             None => last = Some(key.to_vec()),
         }
-        let is_full = |writer: &TableWriter| {
-            compaction::is_full(writer.extent(), separated, settings.shape.table_bytes)
-        };
+        let is_full = |writer: &TableWriter| compaction::is_full(writer.extent(), separated, table_bytes);
         if writer.as_ref().is_some_and(is_full)
             && let Some(full) = writer.take()
         {

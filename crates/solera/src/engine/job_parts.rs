@@ -56,11 +56,13 @@ impl<'c> JobParts<'c> {
         {
             (layout, filter) = compaction::key_list(layout);
         }
+        let mut shape = view.settings.shape.clone();
+        shape.table_bytes = self.memory.table_bytes(shape.table_bytes);
         JobContext {
             context: tree.context.clone(),
             layout,
             filter,
-            shape: view.settings.shape.clone(),
+            shape,
             snapshots,
             visible,
             values: tree.values.clone(),

@@ -221,10 +221,11 @@ impl Core {
         taken
     }
 
-    /// Slows a writer of `bytes` down when flush and compaction are behind.
+    /// Slows a writer of `bytes` down when flush and compaction are behind. It adds a large entry of
+    /// `coming` bytes to a memtable.
     #[inline]
-    pub(super) fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
-        let crowded = || self.memory.delay(bytes, tree);
+    pub(super) fn throttle(&self, tree: &Tree, bytes: u64, coming: u64) -> Result<()> {
+        let crowded = || self.memory.delay(bytes, coming, tree);
         let delay = crowded();
         // Without background threads no flush is under way that would end.
         if !delay.is_zero() && self.options.background_threads > 0 {

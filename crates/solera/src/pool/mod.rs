@@ -12,8 +12,8 @@
 //! to the allocator. All databases of a process share the pools.
 //! Callers: `block::memory`, `memtable::arena`, `cache::apart` and `values::stretch` take pieces;
 //! `cache` and `engine::memory` hold shares; `cache`, `filter` and `table::reader` settle;
-//! `engine::memory`, `compaction::job` and `merge::visible` trim; `control::observe` asks for
-//! `kept_bytes`.
+//! `engine::memory` (which has large pieces mapped), `compaction::job` and `merge::visible` trim;
+//! `control::observe` asks for `kept_bytes`.
 
 mod loan;
 mod mapped;
@@ -37,6 +37,8 @@ use std::{
 static LARGE_GIVEN: AtomicUsize = AtomicUsize::new(0);
 /// Pieces from this size on count as large.
 const LARGE_BYTES: usize = 1 << 20;
+/// What the allocator may keep at the end of a heap where large pieces are mapped.
+const HEAP_END_BYTES: usize = 2 << 20;
 
 /// What every piece is aligned to: a cache line.
 pub const ALIGN: usize = 64;
@@ -269,6 +271,25 @@ pub fn trim_allocator() {
     // SAFETY: it may be called at any time, from any thread.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Has the system's allocator map each piece of a mebibyte or more by itself, from now on and in the
+/// whole process, so that it is the system's again once it is freed. By itself the allocator takes
+/// pieces of such sizes from its heaps as soon as it has freed some, and keeps them there. Does
+/// nothing where the allocator is none of the system's, or knows no such call.
+pub fn map_large_allocations() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        static DONE: std::sync::Once = std::sync::Once::new();
+        DONE.call_once(|| {
+            // SAFETY: they may be called at any time, from any thread.
+            unsafe {
+                libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES as libc::c_int);
+                // Else the end of a heap would come and go with every piece of 128 KiB.
+                libc::mallopt(libc::M_TRIM_THRESHOLD, HEAP_END_BYTES as libc::c_int);
+            }
+        });
     }
 }
 
