@@ -192,6 +192,13 @@ pub fn equal(a: &[u8], b: &[u8]) -> bool {
         }
 }
 
+/// Whether `a` comes before `b`. Where one of them is empty nothing is compared: see
+/// [`KeyRange::begins_by`].
+#[inline]
+pub fn is_before(a: &[u8], b: &[u8]) -> bool {
+    !b.is_empty() && (a.is_empty() || a < b)
+}
+
 /// Whether `key` begins with `prefix`, as [`equal`].
 #[inline]
 pub fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
@@ -282,7 +289,7 @@ impl KeyEnd {
     #[inline]
     pub fn admits(&self, key: &[u8]) -> bool {
         match self {
-            KeyEnd::Included(end) => key <= &end[..],
+            KeyEnd::Included(end) => !is_before(end, key),
             KeyEnd::Excluded(end) => key < &end[..],
             KeyEnd::Unbounded => true,
         }

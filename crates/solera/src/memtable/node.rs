@@ -15,7 +15,7 @@
 
 use super::record::{Record, RecordHeader};
 use crate::{
-    key::{common_prefix_len, head, head_after},
+    key::{common_prefix_len, head, head_after, is_before},
     prefetch::prefetch_bytes,
     sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
@@ -278,7 +278,7 @@ impl Leaf {
     /// How many keys lie before `position`.
     #[inline]
     pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
-        self.heads.rank(order, position.head(skip), |slot| self.record(slot).key() < position.key)
+        self.heads.rank(order, position.head(skip), |slot| is_before(self.record(slot).key(), position.key))
     }
 
     /// Puts a newer version of the same key into a slot that the leaf's present order names.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     ids::Seqno,
-    key::{Kind, hash, head},
+    key::{Kind, hash, head, is_before},
     pin::Pin,
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -303,7 +303,7 @@ impl Tree {
                 return Some(place);
             }
             let next = self.first_after(place.leaf)?;
-            if next.record().key() >= position.key {
+            if !is_before(next.record().key(), position.key) {
                 return Some(next);
             }
             // A leaf has come in between since the way down: take it again.

@@ -551,7 +551,8 @@ impl Cursor for TableCursor {
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.place = None;
-        let target = key.max(&self.clip.start);
+        let start = &self.clip.start[..];
+        let target = if key::is_before(key, start) { start } else { key };
         if self.clip.end.as_ref().is_some_and(|end| target >= end) {
             return Ok(());
         }
@@ -563,7 +564,7 @@ impl Cursor for TableCursor {
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.place = None;
         let target = self.clip.end.as_ref().map_or(key, |end| key.min(end));
-        if target <= &self.clip.start[..] {
+        if !key::is_before(&self.clip.start, target) {
             return Ok(());
         }
         let Some((block, number, rank)) = self.source.find(target)? else { return Ok(()) };

@@ -17,7 +17,7 @@ use crate::{
     cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
-    key::{KeyEnd, Kind, head},
+    key::{KeyEnd, Kind, head, is_before},
     pin::Slice,
     table::{Access, TableCursor},
 };
@@ -185,7 +185,7 @@ impl Cursor for RunCursor {
     fn expect(&mut self, key: &[u8]) -> Result<()> {
         let first = first_reaching(&self.tables, key);
         match self.tables.get(first) {
-            Some(table) if table.clip().start[..] > *key => {
+            Some(table) if is_before(key, &table.clip().start) => {
                 self.expect_in(first, Expects::First);
                 Ok(())
             }

@@ -13,7 +13,7 @@
 
 use crate::{
     ids::Seqno,
-    key::{KeyEnd, KeyRange},
+    key::{KeyEnd, KeyRange, is_before},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering, fence},
@@ -103,21 +103,21 @@ struct Lists {
 impl Lists {
     /// The place in `now` of the last gap that starts at or before `key`.
     fn at(&self, key: &[u8]) -> Option<usize> {
-        self.now.partition_point(|gap| &gap.start[..] <= key).checked_sub(1)
+        self.now.partition_point(|gap| !is_before(key, &gap.start)).checked_sub(1)
     }
 
     /// The gap that holds `key`, for this eye.
     fn over(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
         // Numbers first: gaps of the past are for few.
-        let holds = |gap: &&Gap| gap.is_for(eye) && &gap.start[..] <= key && key < &gap.end[..];
+        let holds = |gap: &&Gap| gap.is_for(eye) && !is_before(key, &gap.start) && is_before(key, &gap.end);
         let now = self.at(key).map(|at| &self.now[at]).filter(holds);
         now.or_else(|| self.past.iter().find(holds))
     }
 
     /// The gap that holds the keys right before `key`, for this eye.
     fn before(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
-        let holds = |gap: &&Gap| gap.is_for(eye) && &gap.start[..] < key && key <= &gap.end[..];
-        let at = self.now.partition_point(|gap| &gap.start[..] < key).checked_sub(1);
+        let holds = |gap: &&Gap| gap.is_for(eye) && is_before(&gap.start, key) && !is_before(&gap.end, key);
+        let at = self.now.partition_point(|gap| is_before(&gap.start, key)).checked_sub(1);
         at.map(|at| &self.now[at]).filter(holds).or_else(|| self.past.iter().find(holds))
     }
 
