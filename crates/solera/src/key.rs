@@ -423,6 +423,16 @@ mod tests {
 
     proptest! {
         #[test]
+        fn what_comes_before_is_what_is_less_also_of_empty_keys(
+            a in prop::collection::vec(0u8..3, 0..4),
+            b in prop::collection::vec(0u8..3, 0..4),
+        ) {
+            prop_assert_eq!(is_before(&a, &b), a < b);
+            prop_assert_eq!(KeyEnd::Included(b.clone().into()).admits(&a), a <= b);
+            prop_assert!(!is_before(&a, &a));
+        }
+
+        #[test]
         fn heads_are_monotone(a: Vec<u8>, b: Vec<u8>) {
             if a <= b { prop_assert!(head(&a) <= head(&b)); }
             if head(&a) < head(&b) { prop_assert!(a < b); }
