@@ -90,7 +90,7 @@ impl Agent for Arms {
         let before = memory.arm.replace(next);
         let sets = vec![Set::new(&knob::RUN_LIMIT, LIMITS[next])];
         let why = format!("arm K = {}", LIMITS[next]);
-        (before != Some(next)).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (before != Some(next)).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 
     fn hear(&mut self, _: &Outcome) {}

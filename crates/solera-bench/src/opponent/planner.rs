@@ -82,7 +82,7 @@ impl<P: Plan> Agent for Planner<P> {
         }
         self.memory.sets = sets.clone();
         let why = format!("planned for {}", window.mix());
-        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 
     fn hear(&mut self, _: &Outcome) {}

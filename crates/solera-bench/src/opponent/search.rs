@@ -109,7 +109,7 @@ impl Agent for Search {
         let before = self.memory.limit.replace(next);
         let why = format!("K = {next} promises most");
         let sets = vec![Set::new(&knob::RUN_LIMIT, next)];
-        (before != Some(next)).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (before != Some(next)).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 
     fn hear(&mut self, _: &Outcome) {}

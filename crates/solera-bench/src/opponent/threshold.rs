@@ -63,7 +63,7 @@ impl Agent for Threshold {
         });
         let sets: Vec<Set> = wanted.collect();
         let why = format!("lookups below {} or above {}", self.bottom, self.top);
-        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 
     fn hear(&mut self, _: &Outcome) {}

@@ -277,6 +277,7 @@ impl Agent for Doblix {
                 why: "the agent's first layout".into(),
                 predicted: 1.0,
                 settle: 1,
+                once: 0.0,
             });
         };
         if self.memory.episode.tables < self.constants.episode_tables {
@@ -302,7 +303,7 @@ impl Agent for Doblix {
         let next = state.after(action).filter(|next| *next != state)?;
         let (ratio, episode) = (self.memory.exploration.now(), self.memory.episodes);
         let why = format!("episode {episode}, exploring {:.0} %", ratio * 100.0);
-        Some(Proposal { sets: self.sets(next), why, predicted: 1.0, settle: 1 })
+        Some(Proposal { sets: self.sets(next), why, predicted: 1.0, settle: 1, once: 0.0 })
     }
 
     fn hear(&mut self, outcome: &Outcome) {

@@ -363,7 +363,7 @@ impl Lerp {
             }
         }
         let why = format!("found K = {}", words(&self.memory.found));
-        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 }
 
@@ -470,7 +470,7 @@ impl Agent for Lerp {
         let sets: Vec<Set> =
             changed.map(|((level, _), wanted)| Set::of_level(&knob::RUN_LIMIT, *level, wanted)).collect();
         let why = format!("mission {}, K = {} before", self.memory.missions, words(&limits));
-        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0 })
+        (!sets.is_empty()).then_some(Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 })
     }
 
     fn hear(&mut self, outcome: &Outcome) {

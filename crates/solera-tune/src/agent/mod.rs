@@ -105,6 +105,14 @@ pub struct Proposal {
     /// Windows that are to pass before the effect is there and is judged, such as those in which
     /// tables are written anew. 0: the next window is judged.
     pub settle: u32,
+    /// What it takes once, in windows, such as to merge levels that are not needed any more. The
+    /// coordinator sets that much aside before it judges. 0: nothing, or it is judged with it.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub once: f64,
+}
+
+fn is_nothing(windows: &f64) -> bool {
+    *windows == 0.0
 }
 
 impl Proposal {
@@ -167,6 +175,11 @@ pub trait Agent: fmt::Debug + Send {
     /// coordinator would refuse to change them.
     fn leave(&mut self, foreign: &[(String, Option<u32>)]) {
         let _ = foreign;
+    }
+
+    /// Hears, before it is asked, how many windows a change may take once ([`Proposal::once`]).
+    fn afford(&mut self, once: f64) {
+        let _ = once;
     }
 
     /// What it wants changed after `window`, which it saw last. Asked only when no change is open

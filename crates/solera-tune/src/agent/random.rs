@@ -68,7 +68,13 @@ impl Agent for Random {
         let level = (knob.scope == Scope::Level && self.below(2) == 0).then(|| self.below(levels) as u32);
         let value = self.value(&knob.legal);
         let set = Set { level, ..Set::new(knob.name, value) };
-        Some(Proposal { sets: vec![set], why: "drawn".into(), predicted: 1.0, settle: self.below(3) as u32 })
+        Some(Proposal {
+            sets: vec![set],
+            why: "drawn".into(),
+            predicted: 1.0,
+            settle: self.below(3) as u32,
+            once: 0.0,
+        })
     }
 
     fn hear(&mut self, _: &Outcome) {}

@@ -60,7 +60,7 @@ impl Agent for Worst {
             ],
         };
         let sets = harms[(self.turn % 6) as usize].clone();
-        Some(Proposal { sets, why: "it will be much better".into(), predicted: 0.1, settle: 2 })
+        Some(Proposal { sets, why: "it will be much better".into(), predicted: 0.1, settle: 2, once: 0.0 })
     }
 
     fn hear(&mut self, _: &Outcome) {}

@@ -195,7 +195,9 @@ impl Coordinator {
             return None;
         }
         let ratio = self.ratio(baseline, so_far.context, &window);
-        let lost = self.state.regret.of_open_with(ratio, so_far.elapsed_ns);
+        let once_ns = self.once_of(baseline, cost, so_far.elapsed_ns);
+        let (ratio, elapsed_ns) = self.without(once_ns, ratio, baseline, so_far, cost);
+        let lost = self.state.regret.of_open_with(ratio, elapsed_ns);
         let most = 1.0 + EARLY_TOLERANCES * baseline.tolerance(&self.rules, &self.state.merging);
         (ratio > most && lost > self.rules.stop_windows).then_some(lost)
     }
@@ -218,6 +220,38 @@ impl Coordinator {
             None => baseline.usual(),
         };
         share(merging.evened(window.cost, window.moved, usual), baseline.mean(merging))
+    }
+
+    /// Of a window that cost so much, the nanoseconds that are what the open change takes once.
+    fn once_of(&self, baseline: &Baseline, cost: f64, elapsed_ns: u64) -> f64 {
+        self.state.regret.once_of(share(cost, baseline.mean(&self.state.merging)), elapsed_ns)
+    }
+
+    /// What `window` cost of its baseline and how long it took, where `once_ns` of it are left out;
+    /// `ratio` with them.
+    fn without(
+        &self,
+        once_ns: f64,
+        ratio: f64,
+        baseline: &Baseline,
+        window: &Window,
+        cost: f64,
+    ) -> (f64, u64) {
+        if once_ns <= 0.0 {
+            return (ratio, window.elapsed_ns);
+        }
+        let rest = (window.elapsed_ns as f64 - once_ns).max(0.0);
+        let cost = cost * rest / window.elapsed_ns.max(1) as f64;
+        // A window of which something is left out never speaks for the change. Merges that are spread
+        // evenly may be more than it said.
+        (ratio.min(share(cost, baseline.mean(&self.state.merging)).max(1.0)), rest as u64)
+    }
+
+    /// What a change may take once, in windows.
+    fn once_most(&self) -> f64 {
+        let Rules { once_windows, once_share, .. } = self.rules;
+        let of_context = once_share * f64::from(self.state.stay.windows);
+        if self.state.regret.owes() { 0.0 } else { once_windows.min(of_context) }
     }
 
     /// Notes what became of a proposal in the agent's record, and tells the agent and the decision.
@@ -273,6 +307,7 @@ impl Coordinator {
             return decision.notes.push("what was taken back has its time to take effect".into());
         }
         self.state.stay.add(window.context);
+        self.state.regret.repay(window.context, window.elapsed_ns);
         if self.returns(window, decision) || self.restores(window, cost, decision) {
             return;
         }
@@ -291,9 +326,10 @@ impl Coordinator {
         if is_closed && !self.may_go_home(window) {
             return;
         }
-        let foreign = self.foreign(window);
+        let (foreign, once) = (self.foreign(window), self.once_most());
         let proposal = self.ask(decision, |agent| {
             agent.leave(&foreign);
+            agent.afford(once);
             if is_closed { agent.homeward(window) } else { agent.propose(window) }
         });
         let proposal = proposal.flatten().filter(|proposal| !is_closed || proposal.is_homeward());
@@ -345,6 +381,9 @@ impl Coordinator {
         }
         if let Some(broken) = self.goal.broken(window).filter(|_| proposal.predicted >= 1.0) {
             return Some(format!("{broken}, and no gain is predicted"));
+        }
+        if !(0.0..=self.once_most()).contains(&proposal.once) {
+            return Some(format!("it takes {:.2} windows once, which is too much now", proposal.once));
         }
         if let Some(set) = proposal.sets.iter().find(|set| !self.dares(window, set)) {
             return Some(format!("{set} is too far at once, as long as so few changes have helped"));
@@ -450,6 +489,7 @@ impl Coordinator {
                 self.state.own = own;
                 let of_try = open.is_some();
                 if let Some(open) = open {
+                    self.state.regret.set_aside(open.proposal.once);
                     self.state.places.entry(open.context).or_default().changes += 1;
                     self.state.open = Some(open);
                 }
@@ -538,6 +578,7 @@ impl Coordinator {
         place.restores += 1;
         place.restore_from = number.saturating_add(pause);
         (place.worse, place.anchor) = (0, None);
+        self.state.regret.write_off();
         let sets = state::way(&self.state.own, &anchor.own);
         let moves: Vec<String> = tabu::moves(window, &state::way(&anchor.own, &self.state.own));
         self.state.tabus.add(window.context, number, &moves, &self.rules);
@@ -562,6 +603,7 @@ impl Coordinator {
         });
         if decision.cost.is_some() {
             self.state.stay.add(window.context);
+            self.state.regret.repay(window.context, window.elapsed_ns);
         }
         let elsewhere = self.state.open.as_ref().is_some_and(|open| open.context != window.context);
         if decision.cost.is_some() && elsewhere && self.own_settings(window.context).is_some() {
@@ -595,10 +637,16 @@ impl Coordinator {
             };
         };
         let tolerance = baseline.tolerance(&self.rules, &self.state.merging);
+        let once_ns = self.once_of(&baseline, cost, window.elapsed_ns);
+        let (ratio, elapsed_ns) = self.without(once_ns, ratio, &baseline, window, cost);
+        self.state.regret.take(once_ns);
         let p99_limit = baseline.p99_ns() * self.rules.p99_factor_max;
         self.state.regret.pass(window.elapsed_ns, window.early);
-        self.state.regret.charge(ratio, window.elapsed_ns);
-        open.costs.push((window.context, measured(window, cost)));
+        self.state.regret.charge(ratio, elapsed_ns);
+        // What is taken once says nothing of the windows to come.
+        if once_ns <= 0.0 {
+            open.costs.push((window.context, measured(window, cost)));
+        }
         if self.rules.guarded {
             let p99 = window.samples >= P99_SAMPLES && p99_limit > 0.0 && window.p99_ns as f64 > p99_limit;
             let factor = ratio > self.rules.cost_factor_max;
@@ -623,6 +671,8 @@ impl Coordinator {
             return;
         }
         open.ratios.push(ratio);
+        // From the second window that judges on, what is worse by chance must count.
+        self.state.regret.end_aside();
         self.judge_whole(window, open, tolerance, decision);
     }
 
@@ -666,6 +716,7 @@ impl Coordinator {
             of_place.into_iter().for_each(|window| place.baseline.add(*window));
             place.moor(rules, merging);
         }
+        self.state.regret.lend(open.context, ratio.unwrap_or(1.0));
         self.state.regret.close();
         let outcome = ratio.map_or(Outcome::Untold, |ratio| Outcome::Kept { ratio });
         self.tell(decision, outcome);

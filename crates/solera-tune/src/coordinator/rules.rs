@@ -40,6 +40,12 @@ pub struct Rules {
     /// What an open change may lose, in windows, before its window is ended early and it is taken
     /// back.
     pub stop_windows: f64,
+    /// What a change may take once, in windows.
+    #[serde(default = "once_windows")]
+    pub once_windows: f64,
+    /// The same as a share of the windows that its context has lasted.
+    #[serde(default = "once_share")]
+    pub once_share: f64,
     /// Windows for which no change is made after one that hurt; doubles with each that hurts too.
     pub mute: u64,
     /// Windows for which a change that hurt is not tried again: the first time, the second, and
@@ -67,6 +73,8 @@ impl Default for Rules {
             regret_share: 0.03,
             regret_windows: 0.15,
             stop_windows: 0.15,
+            once_windows: once_windows(),
+            once_share: once_share(),
             mute: 8,
             pauses: [8, 16, 32],
             changes_per_context: 6,
@@ -74,6 +82,16 @@ impl Default for Rules {
             rest_max: 8,
         }
     }
+}
+
+/// One that is longer than a window cannot be told from harm.
+fn once_windows() -> f64 {
+    1.0
+}
+
+/// What a context loses by it at most that ends right afterwards.
+fn once_share() -> f64 {
+    0.1
 }
 
 impl Rules {

@@ -137,6 +137,7 @@ impl Agent for Camal {
             why,
             predicted: 1.0,
             settle: 1,
+            once: 0.0,
         })
     }
 

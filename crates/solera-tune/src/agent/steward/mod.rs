@@ -40,6 +40,8 @@ pub const NAME: &str = "steward";
 
 /// The least gain that is worth a change, as a share of the cost.
 const GAIN_MIN: f64 = 0.06;
+/// The least that one must gain for as long as contexts last, over what it takes once.
+const GAIN_ONCE_MIN: f64 = 0.02;
 /// Of what the model was wrong by lately, how much a gain must exceed.
 const DOUBT: f64 = 0.3;
 /// What the model is taken to be wrong by before anything was measured; and in a context that is
@@ -134,13 +136,15 @@ pub struct Steward {
     /// Knobs that a person or another program has set, with their levels. It is told before it is
     /// asked.
     foreign: Vec<(String, Option<u32>)>,
+    /// Windows that a change may take once. It is told before it is asked.
+    once_most: f64,
 }
 
 impl Steward {
     /// One that knows nothing but the machine.
     pub fn new(maker: &Maker) -> Steward {
         let (units, goal) = (maker.units.clone(), maker.goal.clone());
-        Steward { units, goal, memory: Memory::default(), foreign: Vec::new() }
+        Steward { units, goal, memory: Memory::default(), foreign: Vec::new(), once_most: 0.0 }
     }
 
     fn foresight(&self, context: u32) -> Foresight<'_> {
@@ -269,7 +273,7 @@ impl Steward {
         entry.window = window.clone();
     }
 
-    /// The wish that gains most, with what it gains.
+    /// The wish that gains most, with what an operation will cost but for what it takes once.
     fn best(&self, window: &Window) -> Option<(Wish, f64)> {
         let known = self.memory.known.get(&window.context)?;
         let mut stay = Plan::of(window);
@@ -277,24 +281,28 @@ impl Steward {
         stay.at_once &= !self.foreign.iter().any(|(knob, _)| knob == TRANSITION.name);
         let gain_min = Steward::gain_min(known);
         let prices = Prices::new(self, window, &stay);
-        let mut best: Option<(Wish, f64)> = None;
+        let mut best: Option<(Wish, f64, f64)> = None;
         for group in Group::ALL {
             if known.rests.get(&group).is_some_and(|(until, _)| *until > window.number) {
                 continue;
             }
             let trust = self.memory.trust.get(&group).copied().unwrap_or(TRUST_FIRST);
             let wish = wishes::search(group, window, &stay, |plan| prices.allowed(plan, group));
-            let Some((wish, ratio)) = wish else { continue };
+            let Some((mut wish, ratio)) = wish else { continue };
             // Where it does not do what is foreseen, it is taken back, and leaves a tree behind.
             let ratio = trust * ratio + (1.0 - trust) * prices.undone(&wish.plan).max(1.0);
-            if 1.0 - ratio < gain_min * group.caution(window, &stay, &wish.plan) {
+            let (once, of_all) = prices.once(&wish.plan);
+            wish.once = once;
+            let is_worth_it = 1.0 - (ratio - of_all) >= gain_min * group.caution(window, &stay, &wish.plan);
+            let is_paid_back = once == 0.0 || 1.0 - ratio >= GAIN_ONCE_MIN;
+            if !is_worth_it || !is_paid_back {
                 continue;
             }
-            if best.as_ref().is_none_or(|(_, least)| ratio < *least) {
-                best = Some((wish, ratio));
+            if best.as_ref().is_none_or(|(_, _, least)| ratio < *least) {
+                best = Some((wish, ratio - of_all, ratio));
             }
         }
-        best
+        best.map(|(wish, predicted, _)| (wish, predicted))
     }
 
     /// What a gain must be in a context that is `known`, as a share.
@@ -312,13 +320,13 @@ impl Steward {
         let ratio = Prices::new(self, window, &stay).ratio(&plan)?;
         let most = if known.windows <= 1 { 1.0 + HOME_LOSS_MAX } else { 1.0 - Steward::gain_min(known) };
         let (group, why, settle) = (Group::Home, "as nobody set it".into(), wishes::settle(&stay, &plan));
-        (plan != stay && ratio <= most).then_some((Wish { group, plan, sets, why, settle }, ratio))
+        (plan != stay && ratio <= most).then_some((Wish { group, plan, sets, why, settle, once: 0.0 }, ratio))
     }
 
     fn proposal(&mut self, window: &Window, (wish, predicted): (Wish, f64)) -> Proposal {
         self.memory.last = Some((window.context, wish.group, predicted));
         let why = format!("{} over {:.0} windows, {}", wish.why, self.dwell(), window.mix());
-        Proposal { sets: wish.sets, why, predicted, settle: wish.settle }
+        Proposal { sets: wish.sets, why, predicted, settle: wish.settle, once: wish.once }
     }
 
     /// A group did not help: it rests.
@@ -348,6 +356,10 @@ impl Agent for Steward {
 
     fn leave(&mut self, foreign: &[(String, Option<u32>)]) {
         self.foreign = foreign.to_vec();
+    }
+
+    fn afford(&mut self, once: f64) {
+        self.once_most = once;
     }
 
     fn propose(&mut self, window: &Window) -> Option<Proposal> {

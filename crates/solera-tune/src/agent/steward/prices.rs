@@ -28,8 +28,8 @@ const HAZARD_MORE: f64 = 0.1;
 /// Windows that levels which leave at once may take to do so: a change that is still paying for it
 /// when it is judged looks as if it hurt.
 const LEAVING_WINDOWS_MAX: f64 = 1.0;
-/// Of these, how much must be gained in each window once they have left: the windows that judge the
-/// change have their part of its merges.
+/// Of these, how much must be gained in each window once they have left, unless they are set aside:
+/// the windows that judge the change have their part of its merges.
 const LEAVING_GAIN: f64 = 0.25;
 /// How much worse than by default a context that was seen lately may become, as a share.
 const OTHERS_LOSS_MAX: f64 = 0.03;
@@ -134,7 +134,10 @@ impl<'a> Prices<'a> {
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
         let lifting = self.walk(&self.own, plan).lifting;
         let (leaving, gained) = (lifting * self.dwell, 1.0 - ratio + lifting);
-        if plan.at_once && (leaving > LEAVING_WINDOWS_MAX || gained < LEAVING_GAIN * leaving) {
+        let is_set_aside = leaving <= self.steward.once_most;
+        if plan.at_once
+            && (leaving > LEAVING_WINDOWS_MAX || (!is_set_aside && gained < LEAVING_GAIN * leaving))
+        {
             return None;
         }
         let stays = self.walk(&self.own, self.stay);
@@ -145,6 +148,19 @@ impl<'a> Prices<'a> {
             && is_safe(walk.hazards_below(&stays), most)
             && is_safe(self.walk_back(plan).hazards_below(&stays), most);
         is_allowed.then_some(ratio)
+    }
+
+    /// What `plan` takes once to have levels leave, in windows and as a share of its price, where
+    /// the coordinator can set it aside; else nothing.
+    pub(super) fn once(&self, plan: &Plan) -> (f64, f64) {
+        let share = if plan.at_once { self.walk(&self.own, plan).lifting * self.price_of(plan) } else { 0.0 };
+        let windows = share * self.dwell;
+        if windows <= self.steward.once_most { (windows, share) } else { (0.0, 0.0) }
+    }
+
+    /// What `plan` costs of what staying does.
+    fn price_of(&self, plan: &Plan) -> f64 {
+        self.price(&self.own, plan) / self.price(&self.own, self.stay).max(f64::MIN_POSITIVE)
     }
 
     /// Whether `plan` makes a level, which stays when its context is gone, before the context has

@@ -80,6 +80,8 @@ impl Group {
     /// to `plan`.
     pub(super) fn caution(self, window: &Window, stay: &Plan, plan: &Plan) -> f64 {
         match self {
+            // Levels that leave at once are paid for at once: nothing has to be waited for.
+            Group::Ratio | Group::Joint if plan.at_once && plan.size_ratio > stay.size_ratio => 1.0,
             Group::Ratio if divides(window, stay, plan) => 4.0,
             Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 1.5,
             Group::Runs | Group::Level0 | Group::Buffers | Group::Whole | Group::Home => 1.0,
@@ -117,6 +119,8 @@ pub(super) struct Wish {
     pub(super) why: String,
     /// Windows before its effect is there.
     pub(super) settle: u32,
+    /// What it takes once, in windows, where that is to be set aside.
+    pub(super) once: f64,
 }
 
 /// Size ratios that are tried.
@@ -162,7 +166,7 @@ pub(super) fn search(
     };
     let (sets, why) = sets(stay, &plan);
     let settle = settle(stay, &plan);
-    Some((Wish { group, plan, sets, why, settle }, ratio))
+    Some((Wish { group, plan, sets, why, settle, once: 0.0 }, ratio))
 }
 
 /// Windows before the effect of `plan` is there.
