@@ -39,7 +39,7 @@ impl Agent for Brittle {
 
     fn propose(&mut self, window: &Window) -> Option<Proposal> {
         let sets = vec![Set::new("block_bytes", 8192)];
-        let proposal = Proposal { sets, why: "a test".into(), predicted: 0.9, settle: 9 };
+        let proposal = Proposal { sets, why: "a test".into(), predicted: 0.9, settle: 9, once: 0.0 };
         (self.seed != REMEMBERS || window.number > 60).then_some(proposal)
     }
 

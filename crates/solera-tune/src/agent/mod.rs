@@ -124,8 +124,8 @@ impl Proposal {
     /// The same, with what an agent that does not know says in the place of what is no number. JSON
     /// has none of those: the journal would hold a proposal that it could not read again.
     pub(crate) fn in_numbers(self) -> Proposal {
-        let predicted = if self.predicted.is_finite() { self.predicted } else { 1.0 };
-        Proposal { predicted, ..self }
+        let or = |number: f64, otherwise| if number.is_finite() { number } else { otherwise };
+        Proposal { predicted: or(self.predicted, 1.0), once: or(self.once, 0.0), ..self }
     }
 }
 
