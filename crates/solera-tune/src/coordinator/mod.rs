@@ -489,7 +489,8 @@ impl Coordinator {
                 self.state.own = own;
                 let of_try = open.is_some();
                 if let Some(open) = open {
-                    self.state.regret.set_aside(open.proposal.once);
+                    // Without a guard nothing is judged.
+                    self.state.regret.set_aside(if self.rules.guarded { open.proposal.once } else { 0.0 });
                     self.state.places.entry(open.context).or_default().changes += 1;
                     self.state.open = Some(open);
                 }

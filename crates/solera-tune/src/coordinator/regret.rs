@@ -119,7 +119,8 @@ impl Regret {
     /// Of a window of `elapsed_ns` that cost `ratio` of its baseline, the nanoseconds that are what
     /// the open change said it takes once, as far as they are set aside.
     pub fn once_of(&self, ratio: f64, elapsed_ns: u64) -> f64 {
-        lost(ratio, elapsed_ns).clamp(0.0, self.aside_ns)
+        // What a journal says may be anything.
+        lost(ratio, elapsed_ns).min(self.aside_ns).max(0.0)
     }
 
     /// So much of what is set aside has been taken.

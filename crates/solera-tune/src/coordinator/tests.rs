@@ -905,9 +905,12 @@ proptest! {
 }
 
 #[test]
-fn a_proposal_that_predicts_what_is_no_number_is_not_allowed_and_its_journal_can_be_read() {
-    for predicted in [f64::NAN, f64::INFINITY] {
-        let proposals = vec![Proposal { predicted, ..proposal("3") }];
+fn a_proposal_of_what_is_no_number_is_not_allowed_and_its_journal_can_be_read() {
+    let of = |predicted, once| Proposal { predicted, once, ..proposal("3") };
+    let all = [of(f64::NAN, 0.0), of(f64::INFINITY, 0.0), of(0.9, f64::NAN), of(0.9, f64::INFINITY)];
+    for proposal in all.into_iter().chain([of(0.9, -1.0)]) {
+        let is_of_once = proposal.once != 0.0;
+        let proposals = vec![proposal];
         let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new(), homeward: None });
         let mut database = Database::new();
         let mut records = vec![begin(false, State::default())];
@@ -918,7 +921,8 @@ fn a_proposal_that_predicts_what_is_no_number_is_not_allowed_and_its_journal_can
         }
         let Record::Window { decision, .. } = &records[1] else { unreachable!() };
         let outcome = decision.outcome.as_ref();
-        assert!(matches!(outcome, Some(Outcome::Forbidden { why }) if why.contains("no number")));
+        let Some(Outcome::Forbidden { why }) = outcome else { panic!("{outcome:?}") };
+        assert!(why.contains(if is_of_once { "windows once" } else { "no number" }), "{why}");
         assert_eq!(read(&written(&records), &Path::new("/d").join(JOURNAL_NAME)).unwrap(), records);
     }
 }
