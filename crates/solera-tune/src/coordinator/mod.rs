@@ -242,8 +242,8 @@ impl Coordinator {
         }
         let rest = (window.elapsed_ns as f64 - once_ns).max(0.0);
         let cost = cost * rest / window.elapsed_ns.max(1) as f64;
-        // A window of which something is left out never speaks for the change. Merges that are spread
-        // evenly may be more than it said.
+        // A window of which something is left out never speaks for the change. Merges that are
+        // spread evenly may be more than it said.
         (ratio.min(share(cost, baseline.mean(&self.state.merging)).max(1.0)), rest as u64)
     }
 
@@ -632,7 +632,9 @@ impl Coordinator {
                 open.costs.push((window.context, measured(window, cost)));
             }
             open.waited += 1;
-            return match open.waited >= WAIT_MAX {
+            // To wait for windows of its own context would keep the one that has begun from changes.
+            let is_over = untold && self.rules.guarded;
+            return match is_over || open.waited >= WAIT_MAX {
                 true => self.keep(open, None, decision),
                 false => self.state.open = Some(open),
             };

@@ -166,9 +166,9 @@ impl Regret {
         self.spent_ns += self.owed.take().map_or(0.0, |owed| owed.ns.max(0.0));
     }
 
-    /// Whether the change that is open has gained so far.
+    /// Whether the change that is open has gained so far, with what it took once.
     pub fn gains(&self) -> bool {
-        self.of_open_ns < 0.0
+        self.of_open_ns + self.once_ns < 0.0
     }
 
     /// What the change that is open will have lost, in windows, if a window that cost `ratio` of
