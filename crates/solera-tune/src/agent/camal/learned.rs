@@ -141,22 +141,32 @@ impl Tuned {
     /// memory grows k times. Of choices that are believed to cost the same, as trees believe of all
     /// that lie beyond what was sampled, the nearest to the closed forms is taken.
     pub fn choose(&self, mix: &Mix, entries: f64, memory_bytes: f64) -> (Knobs, f64) {
-        self.choose_for(&[*mix], entries, memory_bytes)
+        self.choose_for(&[*mix], entries, memory_bytes, |_| true)
     }
 
     /// The same where the mix may be any within `rho` of `mix` by their Kullback–Leibler
     /// divergence: the choice that costs least over mixes drawn from there, in the mean (§8.4).
+    /// Only what one of them would have for itself is considered. Of other choices nobody sampled
+    /// what they cost under these mixes, and the least of many guesses is a wrong one.
     pub fn choose_within(&self, mix: &Mix, rho: f64, entries: f64, memory_bytes: f64) -> (Knobs, f64) {
         let mixes = mixes_within(mix, rho, self.constants.uncertain_mixes, self.seed);
-        self.choose_for(&mixes, entries, memory_bytes)
+        let alone: Vec<Knobs> = mixes.iter().map(|mix| self.choose(mix, entries, memory_bytes).0).collect();
+        self.choose_for(&mixes, entries, memory_bytes, |knobs| alone.contains(knobs))
     }
 
-    fn choose_for(&self, mixes: &[Mix], entries: f64, memory_bytes: f64) -> (Knobs, f64) {
+    fn choose_for(
+        &self,
+        mixes: &[Mix],
+        entries: f64,
+        memory_bytes: f64,
+        is_considered: impl Fn(&Knobs) -> bool,
+    ) -> (Knobs, f64) {
         let k = entries / self.space.entries;
         let space = Space { memory_bytes: memory_bytes / k, ..self.space };
         let mut best: Option<(Knobs, f64, f64)> = None;
         for (policy, believed) in &self.policies {
-            for knobs in space.choices(*policy, &self.constants) {
+            let choices = space.choices(*policy, &self.constants);
+            for knobs in choices.into_iter().filter(&is_considered) {
                 let sum: f64 = mixes.iter().map(|mix| believed.cost_in(&space, mix, &knobs)).sum();
                 let cost = sum / mixes.len() as f64;
                 if best.is_some_and(|(_, least, _)| cost > least) {

@@ -10,7 +10,7 @@ use super::{
         constants::CamalConstants,
         imagined::{Imagined, units},
     },
-    Camal, Decoupled, Knobs, Learner, Policy, Sampler, Space, TRAINING, Tuned,
+    Camal, Decoupled, Knobs, Learner, Policy, Sampler, Space, TRAINING, Tuned, mixes_within,
 };
 use crate::cost::{Data, Family, Mix, Model, Setting};
 use solera::Shape;
@@ -149,6 +149,25 @@ fn data_and_memory_that_grow_together_leave_t_and_bits_as_they_are() {
             assert_eq!(at_home, grown);
             let (certain, _) = tuned.choose_within(&mix, 0.0, space.entries, space.memory_bytes);
             assert_eq!(at_home, certain);
+        }
+    }
+}
+
+#[test]
+fn what_is_chosen_for_uncertain_mixes_is_what_one_of_them_would_have_alone() {
+    let (constants, mut world, space) = (constants(), World::default(), space());
+    let mut sampling = decoupled(Learner::Trees, Policy::Leveling, &constants);
+    world.measure(&space, &mut sampling);
+    let samples = [(Policy::Leveling, sampling.samples())];
+    let tuned = Tuned::learn(Learner::Trees, &constants, &space, &samples, 1);
+    for mix in mixes() {
+        for rho in [0.1, 1.0] {
+            let alone: Vec<_> = mixes_within(&mix, rho, constants.uncertain_mixes, 1)
+                .iter()
+                .map(|mix| tuned.choose(mix, space.entries, space.memory_bytes).0)
+                .collect();
+            let (known, _) = tuned.choose_within(&mix, rho, space.entries, space.memory_bytes);
+            assert!(alone.contains(&known), "{mix}, ρ = {rho}: {known:?} of {alone:?}");
         }
     }
 }
