@@ -27,7 +27,6 @@ const ALONE_TIMES: f64 = 2.5;
 /// put as so many times all.
 const COUNT_MAX: u8 = 15;
 const COUNTED_TIMES: usize = 2;
-const RANGES: usize = 1;
 
 /// What files are ranked by, beside garbage for each live value.
 #[derive(Clone, Copy, Debug)]
@@ -184,18 +183,16 @@ impl Disk {
 
     /// Empties `victims`; says how many values have moved.
     fn empty(&mut self, victims: &[u64], classes: Classes) -> usize {
-        let keys = self.places.len();
         let mut moved: Vec<(usize, usize)> = Vec::new();
         for &number in victims {
             let live = self.files[&number].keys.iter().filter(|&&key| self.places[key] == number);
             moved.extend(live.map(|&key| (self.class(classes, number, key), key)));
         }
         moved.sort_unstable();
-        let mut begun: Option<(usize, usize)> = None;
+        let mut begun: Option<usize> = None;
         for &(class, key) in &moved {
-            let part = (class, key * RANGES / keys);
-            if begun != Some(part) {
-                (begun, self.next) = (Some(part), self.next + 1);
+            if begun != Some(class) {
+                (begun, self.next) = (Some(class), self.next + 1);
             }
             let put = self.files[&self.places[key]].put;
             let file = self.files.entry(self.next - 1).or_default();
@@ -241,8 +238,8 @@ fn life(keys: usize, spare: f64, rank: Rank, classes: Classes, (swing, copied): 
         sum += space;
         while space > allowed + keys / swing {
             let victims = disk.victims(rank, allowed, space, copied);
-            let now_moved = disk.empty(&victims, classes);
-            (moved, choices, peak) = (moved + now_moved, choices + 1, peak.max(space + now_moved));
+            let moved_now = disk.empty(&victims, classes);
+            (moved, choices, peak) = (moved + moved_now, choices + 1, peak.max(space + moved_now));
             let now = disk.space();
             if now >= space {
                 break;
