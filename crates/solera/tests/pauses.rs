@@ -139,7 +139,7 @@ fn very_many_iterators_over_large_entries_pause_and_yield_what_they_would() {
         most = most.max(BLOCKS.held_bytes());
     }
     let cache = db.stats().block_cache_bytes as usize;
-    assert!(most < 5 << 20, "blocks took {most} bytes, of which the cache has {cache}");
+    assert!(most < 8 << 20, "blocks took {most} bytes, of which the cache has {cache}");
     drop(walks);
     // Nothing is counted any more: a walk alone holds what it stands on.
     let mut iter = db.iter();

@@ -427,7 +427,7 @@ fn large_operands_are_not_all_held_at_once_and_say_the_same() {
 #[test]
 fn of_large_operands_of_which_the_largest_counts_a_job_holds_one() {
     let operator: Operator = Some(Arc::new(Max));
-    for base in [None, Some(b"base")] {
+    for base in [None, Some(b"\x01")] {
         let reader = reader(0, &operator);
         let mut retain = Retain::new(ALONE, &reader, vec![Arc::default()], Told::default());
         for n in (1..=6u8).rev() {

@@ -51,6 +51,7 @@ fn rows(factor: u64) -> Vec<Row> {
         row.task.push(operator.to_owned());
         row
     };
+    let held = |name, numbers: &[u64]| under(BUDGET_MIB, name, false, "iterators", numbers);
     let small = [SMALL_OPERATIONS * factor, SMALL_SEED, 0];
     vec![
         row("batch_percent", "batch", &[500_000 * factor, 0]),
@@ -61,8 +62,8 @@ fn rows(factor: u64) -> Vec<Row> {
         row("keyspaces_percent", "keyspaces", &[2500 * factor]),
         operands("appended_operands_percent", "append"),
         operands("largest_operands_percent", "max"),
-        row("iterators_percent", "iterators", &[375 * factor, 60_000, 8, 50 * factor, 20]),
-        row("iterators_over_values_percent", "iterators", &[375 * factor, 16, 60_000, 50 * factor, 20]),
+        held("iterators_percent", &[375 * factor, 60_000, 8, 50 * factor, 20]),
+        held("iterators_over_values_percent", &[375 * factor, 16, 60_000, 50 * factor, 20]),
         under(BUDGET_MIB, "deleted_ranges_percent", factor == 1, "ranges", &[50_000 * factor]),
         under(BUDGET_MIB, "nearly_large_values_percent", false, "near", &[8, 262_000, 50 * factor]),
         row("rests_percent", "rests", &[4 * factor, SMALL_SEED]),
