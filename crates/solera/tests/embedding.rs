@@ -188,6 +188,7 @@ fn a_transaction_writes_while_it_scans_and_what_it_scanned_is_validated() {
 /// not find its own. Cause: paths were kept as they were given. Cure: they are made absolute. A
 /// process has one current directory, so the test runs itself in another one.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the file there is another program's")]
 fn a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory() {
     const CHILD: &str = "SOLERA_TEST_CHANGES_DIRECTORY";
     if std::env::var_os(CHILD).is_some() {
