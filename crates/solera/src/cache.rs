@@ -350,8 +350,8 @@ impl Slots {
         (self.cache.own_capacity() / AHEAD_SHARE) as u64
     }
 
-    /// What a walk that leaves the cache alone reads at once at least, of `bytes`: a quarter of that
-    /// where memory is scarce, for a merge has many of them.
+    /// What a walk that leaves the cache alone reads at once at least, of `bytes`: a quarter of
+    /// that where memory is scarce, for a merge has many of them.
     pub fn ahead_bytes_min(&self, bytes: u64) -> u64 {
         if self.cache.is_scarce.load(Ordering::Relaxed) { bytes / 4 } else { bytes }
     }

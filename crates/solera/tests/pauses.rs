@@ -1,5 +1,5 @@
-//! Test that iterators over large entries pause: very many of them stay within the budget, and yield
-//! what they would yield without a pause.
+//! Test that iterators over large entries pause: very many of them stay within the budget, and
+//! yield what they would yield without a pause.
 //!
 //! Symptom: 200 iterators over keys of 60,000 bytes took 151 MiB beside a budget of 64. Cause: each
 //! held a block and a key for each run, which were counted nowhere. Cure: an iterator that has
@@ -43,7 +43,7 @@ impl Random {
 /// Every fourth key is long, and so is every fourth value; the others are short.
 fn entry(n: u64, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     let mut key = format!("{:04}", n).into_bytes();
-    if n % 4 == 0 {
+    if n.is_multiple_of(4) {
         key.resize(LARGE_BYTES, b'k');
     }
     let value_len = if n % 4 == 2 { LARGE_BYTES } else { 20 };

@@ -632,7 +632,7 @@ impl Coordinator {
                 open.costs.push((window.context, measured(window, cost)));
             }
             open.waited += 1;
-            // To wait for windows of its own context would keep the one that has begun from changes.
+            // To wait for windows of its own context would keep the present one from changes.
             let is_over = untold && self.rules.guarded;
             return match is_over || open.waited >= WAIT_MAX {
                 true => self.keep(open, None, decision),

@@ -422,8 +422,9 @@ fn large_operands_are_not_all_held_at_once_and_say_the_same() {
     assert_eq!(output.entries.len(), 2);
 }
 
-/// Symptom: 64 operands of 8 MiB of which the largest counts took 122 MiB under 64. Cause: a job held
-/// two of them and what they amount to while it wrote that. Cure: two become one as they are met.
+/// Symptom: 64 operands of 8 MiB of which the largest counts took 122 MiB under 64. Cause: a job
+/// held two of them and what they amount to while it wrote that. Cure: two become one as they are
+/// met.
 #[test]
 fn of_large_operands_of_which_the_largest_counts_a_job_holds_one() {
     let operator: Operator = Some(Arc::new(Max));

@@ -30,7 +30,8 @@ use std::sync::Arc;
 /// Bytes of scratch that a single put may leave allocated.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
-/// An operand of so many bytes is looked at by itself: a few of them are all that memtables may take.
+/// An operand of so many bytes is looked at by itself: a few of them are all that memtables may
+/// take.
 const LARGE_OPERAND_BYTES: usize = 1 << 20;
 
 /// What a commit works on. It is entered under the commit lock, always in this order: `writable`,

@@ -221,8 +221,8 @@ impl Core {
         taken
     }
 
-    /// Slows a writer of `bytes` down when flush and compaction are behind. It adds a large entry of
-    /// `coming` bytes to a memtable.
+    /// Slows a writer of `bytes` down when flush and compaction are behind. It adds a large entry
+    /// of `coming` bytes to a memtable.
     #[inline]
     pub(super) fn throttle(&self, tree: &Tree, bytes: u64, coming: u64) -> Result<()> {
         let crowded = || self.memory.delay(bytes, coming, tree);

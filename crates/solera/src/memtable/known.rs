@@ -1,7 +1,7 @@
 //! A filter of a memtable's keys: `Known`, and `Room`, its writer's count.
 //!
-//! Most keys that are looked up in a full database are not in its memtable, and a way down the tree
-//! to learn that waits for memory three or four times. The filter waits once, or not at all.
+//! Most keys that are looked up in a full database are not in its memtable. The way down the tree
+//! that tells so waits for memory three or four times. The filter waits once, or not at all.
 //!
 //! It is a blocked Bloom filter (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom
 //! Filters", 2007) whose blocks are words of 64 bits, four of which a key sets. How many keys will
@@ -9,8 +9,8 @@
 //! (Almeida and others: "Scalable Bloom Filters", 2007), and only the last one takes more. A small
 //! memtable has none, nor has one in which no lookup was in vain: a load pays nothing.
 //! What must hold: a key that was added before a reader's snapshot may be there, says `may_hold`.
-//! There is one writer. Layers lie in the memtable's arena and go with it. No scheduler knows of the
-//! words: what they say early or late is settled by the entries' becoming visible.
+//! There is one writer. Layers lie in the memtable's arena and go with it. No scheduler knows of
+//! the words: a reader asks for a key only once its entry is visible, and then its bits are set.
 //! Callers: `memtable::tree` makes layers and adds keys; `memtable::mod` asks.
 
 use crate::{

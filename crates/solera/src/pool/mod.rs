@@ -10,8 +10,8 @@
 //! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, what
 //! comes back is not kept. At the next `take` of new memory, or smaller share, kept pieces go back
 //! to the allocator. All databases of a process share the pools.
-//! Callers: `block::memory`, `memtable::arena`, `cache::apart` and `values::stretch` take pieces;
-//! `cache` and `engine::memory` hold shares; `cache`, `filter` and `table::reader` settle;
+//! Callers: `block::memory`, `memtable::arena`, `cache::apart` and `values::stretch` take pieces.
+//! `cache` and `engine::memory` hold shares; `cache`, `filter` and `table::reader` settle.
 //! `engine::memory` (which has large pieces mapped), `compaction::job` and `merge::visible` trim;
 //! `control::observe` asks for `kept_bytes`.
 
@@ -274,10 +274,10 @@ pub fn trim_allocator() {
     }
 }
 
-/// Has the system's allocator map each piece of a mebibyte or more by itself, from now on and in the
-/// whole process, so that it is the system's again once it is freed. By itself the allocator takes
-/// pieces of such sizes from its heaps as soon as it has freed some, and keeps them there. Does
-/// nothing where the allocator is none of the system's, or knows no such call.
+/// Has the system's allocator map each piece of a mebibyte or more by itself, from now on and in
+/// the whole process, so that it is the system's again once it is freed. By itself the allocator
+/// takes pieces of such sizes from its heaps as soon as it has freed some, and keeps them there.
+/// Does nothing where the allocator is none of the system's, or knows no such call.
 pub fn map_large_allocations() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {

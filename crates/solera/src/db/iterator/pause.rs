@@ -1,8 +1,8 @@
 //! Iterators that pause: an end that has yielded a large entry lets go of what it holds of it.
 //!
 //! An end that stands on an entry has a block and a key in memory for each run. Many iterators over
-//! long keys or large values would hold more than the budget. So where walks hold too much
-//! (`Cache::holds_too_much`), an end that has handed out a large entry keeps its place alone: the
+//! long keys or large values would hold more than the budget. Where walks hold too much
+//! (`Cache::holds_too_much`), an end that has handed out a large entry keeps its place alone. The
 //! range that is left begins behind the entry, or ends before it. The next move seeks there.
 //!
 //! What must hold: a pause changes nothing of what the iterator yields, and is no placing that

@@ -689,7 +689,8 @@ mod tests {
     }
 
     /// Symptom: paths took 0.96 of the bytes of separators in their order. Cause: of forms that all
-    /// take much, the one with the fewest cache lines was taken. Cure: the one with the fewest bytes.
+    /// take much, the one with the fewest cache lines was taken. Cure: the one with the fewest
+    /// bytes.
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri")]
     fn of_forms_that_all_take_much_the_one_with_the_fewest_bytes_is_taken() {

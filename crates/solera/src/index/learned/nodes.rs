@@ -334,8 +334,8 @@ impl Known {
     }
 }
 
-/// The separators, each behind how many keys it would send too far, that send the fewest: as many as
-/// send no more than `most` together. They ascend.
+/// The separators, each behind how many keys it would send too far, that send the fewest: as many
+/// as send no more than `most` together. They ascend.
 fn few_of(mut separators: Vec<(usize, usize)>, most: f64) -> Vec<usize> {
     separators.sort_unstable();
     let sums = separators.iter().scan(0, |sum, (keys, _)| {
