@@ -195,7 +195,7 @@ pub fn equal(a: &[u8], b: &[u8]) -> bool {
 /// Whether `a` comes before `b`. Where one of them is empty nothing is compared: see
 /// [`KeyRange::begins_by`].
 #[inline]
-pub fn is_before(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn is_before(a: &[u8], b: &[u8]) -> bool {
     !b.is_empty() && (a.is_empty() || a < b)
 }
 
@@ -266,7 +266,7 @@ pub fn successor(key: &[u8]) -> Cow<'static, [u8]> {
 
 /// Empties memory for keys, and gives it back if it is large. Made smaller where it lies, it would
 /// leave a hole that the next long key may not fit into.
-pub fn let_go_of_long(memory: &mut Vec<u8>) {
+pub(crate) fn let_go_of_long(memory: &mut Vec<u8>) {
     memory.clear();
     if memory.capacity() > ROOM_KEPT_BYTES {
         *memory = Vec::new();
