@@ -7,9 +7,11 @@
 //!
 //! What must hold: filters, blocks, caches and walks take numbers and hashes of keys from here.
 //! Only learned indexes (`index::learned`) and traces make others. `head` is monotone, and equal
-//! heads decide nothing. The numbers of kinds, and the hash (xxh3), are on disk.
+//! heads decide nothing. The numbers of kinds, heads (in blocks and indexes) and the hash (xxh3)
+//! are on disk. Logs number their operations by themselves (`wal::batch`).
 //!
-//! Callers: nearly every room above, `solera-bench`, `solera-sim`, `solera-cli` and `fuzz`.
+//! Callers: nearly every room above, `solera-bench`, `solera-bench-peers`, `solera-sim`,
+//! `solera-cli` and `fuzz`.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 use std::{borrow::Cow, cmp::Ordering, fmt};

@@ -1,13 +1,15 @@
-//! What walks hold beside the cache: `Beside` counts it.
+//! What walks hold beside the cache, of blocks and long keys: `Beside` counts it, and the cache
+//! gives way.
 //!
-//! A walk stands in a block of each run and has a copy of its key there. Mostly that is little, or
-//! the cache has the block too. Large blocks, long keys, and what was read ahead are noted here.
-//! The cache gives way for that, by a quarter of its capacity at most. Beyond it `holds_too_much`
-//! is true: walks read nothing ahead then, and iterators over large entries pause.
+//! A walk stands in a block of each run and has a copy of its key there. Mostly that is little. A
+//! block, a key or blocks read ahead of 16 KiB and more are noted, also where the cache has the
+//! block. Values read ahead and what jobs hold are not. The cache gives way by a quarter of its
+//! budget at most: a note of more evicts at once. Beyond that `holds_too_much` is true. Then walks
+//! read no more blocks ahead, and iterators pause after large entries.
 //!
 //! What must hold: who notes that it holds more notes later that it holds so much less.
 //!
-//! Callers: `block::slots`, for `table::cursor`, which notes; `db::iterator`, which asks.
+//! Callers: `block::slots`, for `table::cursor`, which notes and asks; `db::iterator`, which asks.
 
 use super::Cache;
 use crate::sync::atomic::{AtomicUsize, Ordering};

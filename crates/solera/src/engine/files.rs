@@ -2,14 +2,14 @@
 //! tables share.
 //!
 //! `new_file` gives a number, `path` a place, `keep_values` makes a version keep the value files
-//! that its tables point to. `check_directory` refuses a directory that has gone.
+//! that its tables point to. `check_directory` refuses a directory in which `CURRENT` is not found.
 //!
 //! What must hold: while the database is open, a number is given once. An open passes over numbers
 //! that are recorded or that files in the directory have. A file that cannot be removed now is
-//! removed at the next open.
+//! removed at a later open that may write (`open::remove_unreferenced`).
 //!
 //! Callers: `open` makes it and `store` owns it; these, `job_parts` and `ingest` take numbers from
-//! it. `core`, `checkpoint`, `rewrite`, `db` and `control` ask for places and values.
+//! it. Much of `engine`, `db` and `control` ask for places, values or the file system.
 
 use super::resident::CachedValues;
 use crate::{

@@ -5,10 +5,11 @@
 //! allow. Those of the pool's size go from memtable to memtable by `pool`. A piece above a quarter
 //! of the largest gets its own chunk. Other chunks from 64 KiB on are mapped by themselves.
 //! What must hold: nothing is moved or freed before the arena goes, and the arena goes with its
-//! last `Pin`. The memtable holds one, and so does every value slice handed out. Pieces of one bump
-//! are aligned alike.
-//! Callers: `memtable::tree` owns an arena with a bump for nodes and one for records;
-//! `memtable::record` writes into the latter. `engine::memory` asks the holdings.
+//! last `pin::Pin`. The memtable holds some, and each value slice of more than 24 bytes holds one;
+//! shorter values are copied. Pieces of one bump are aligned alike.
+//! Callers: `memtable::tree` owns an arena with a bump for records, and one for nodes and the words
+//! of the filter. `memtable::record` writes into the former. `engine::memory` asks the holdings how
+//! much is taken, and sets the largest chunk.
 
 use crate::{
     pin::{Pin, PinHeader},

@@ -3,13 +3,15 @@
 //! To open the sources of a walk costs more than a short scan does: cursors, their memory, and
 //! counts in memory that all threads write to. So an iterator that ends leaves the walkers of its
 //! ends in the place of its thread's lane. The next one of the thread takes them from there.
-//! `Spare` is what an iterator then has: a walker for each end, if they fit.
+//! `Spare` is what an iterator then has: at most a walker for each end. `front` and `back` give one
+//! if it fits.
 //!
 //! What must hold:
-//! - A walker rests only while its view is the tree's: a change of the view sends all away. So
-//!   nothing that leaves the view stays in memory, or on the disk, for a walker's sake.
-//! - What rests has all runs of its view as sources. It fits if it has the memtables too.
-//! - It stands nowhere: it keeps no block in memory. It does not know the tree, which owns it.
+//! - A walker rests only while its view is the tree's: a change of the view sends all away. One
+//!   left while the places are made may stay until the next change, and is not used.
+//! - What rests has all runs of its view as sources. It fits if it also has each memtable that has
+//!   entries, and none of these has range tombstones.
+//! - A walker that rests stands nowhere: it keeps no block in memory. It does not know the tree.
 //!
 //! Callers: `Tree::{view_to_walk, rest}` for `db::iterator`, which keeps a `Spare` while it pauses;
 //! `Tree::change`.

@@ -1,10 +1,12 @@
 //! Tests of `convert` on imagined cells and value files, without a tree.
 //!
-//! `testdata/convert.txt` holds decisions as texts: files, cells, and the victims and conversions
-//! that follow. Properties check the promises: conversions end and give back what is too much.
-//! Meanwhile files take at most an eighth of the live values beyond what is allowed, also while
-//! other conversions run. What was chosen is emptied first. A range that is written is converted
-//! often, one that rests never. `headroom` leaves writers what is left of the bound.
+//! `decisions_as_texts` has files and cells of each case; `testdata/convert.txt` has the case's
+//! title and the first conversion that follows. Properties check the promises: conversions end and
+//! give back what is too much. Meanwhile files take at most an eighth of the live values beyond
+//! what is allowed, or what one file needs. While others run, none is chosen beyond that eighth.
+//! What was chosen is emptied first. In one history of writes, ranges that are written are
+//! converted often. Others, without garbage, never are. `headroom` leaves users' writers what
+//! conversions leave of the bound.
 
 use super::*;
 use proptest::prelude::*;

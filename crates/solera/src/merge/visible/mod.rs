@@ -2,14 +2,16 @@
 //! `Backward`, and `Scope`.
 //!
 //! A `Scope` is the reader that looks, and at what: reader, range, and each source's tombstones.
-//! `Sight`, made of it, finds the newest range tombstone over an entry, has `crate::sight` judge a
-//! key, and folds operands.
+//! `Sight`, made of it, finds the newest source with a range tombstone over an entry. It has
+//! `crate::sight` judge a key and fold its operands.
 //!
-//! What must hold: what an entry means is said by `crate::sight` alone. An entry is covered by
-//! tombstones of its own or newer sources only. What walks find to be a gap is remembered (`gaps`,
-//! `trail`); what a range tombstone covers is passed by seeking after four keys.
-//! Callers: `tree::scan`, which makes the scope of a view; `db::{iterator, scout}` move the
-//! walkers.
+//! What must hold: what an entry means is said by `crate::sight` alone, but for puts that a table
+//! lends: they are taken as they lie. What is newer than the snapshot, walkers pass by themselves.
+//! An entry is covered by tombstones of its own or newer sources only. What walks find to be a gap
+//! is remembered (`gaps`, `trail`). After four covered keys a walker seeks to the end of the cover.
+//!
+//! Callers: `tree::scan`, which makes the scope of a view, and folds keys by it;
+//! `db::{iterator, scout, transaction}` move the walkers.
 
 mod backward;
 mod forward;
