@@ -3,8 +3,8 @@
 //!
 //! Owns the rows: what each does, what is asked of it, and the verdict. Most look at the space of
 //! old versions, of expired and of deleted entries. Some of these call `compact_range`. One counts
-//! entries left after deletes under a snapshot; others time the first step over a queue. `--percent`
-//! scales the counts of entries and pops, not what is asked.
+//! entries left after deletes under a snapshot; others time the first step over a queue.
+//! `--percent` scales the counts of entries and pops, not what is asked.
 //!
 //! What must hold: where space is to come back without a call, none is made once it could. Such a
 //! row looks at the directory until it has, or ten seconds are over. A row that does not hold makes
