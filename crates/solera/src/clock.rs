@@ -9,8 +9,8 @@
 //! clock back. Unix time may jump, and the engine then keeps expiry from running backwards.
 //!
 //! Callers: `engine::options` (every database takes a clock), `engine`, `db`, `stats`, `trace`;
-//! `solera-tune` by `Control::clock`, in its probe, and with one of its own in worlds. `solera-cli`
-//! and both bench crates; `solera-sim` and tests with a manual one.
+//! `solera-tune` by `Control::clock`, in its probe and its tuner's thread, and with one of its own
+//! in worlds. `solera-cli` and both bench crates; `solera-sim` with both; tests with a manual one.
 
 use std::{
     fmt,

@@ -1,8 +1,8 @@
 //! Moments in the commit order that users hold on to: `Snapshot`, and reads of any keyspace at it.
 //!
-//! It has `get`, `multi_get`, `iter`, `range` and their kin. `Held` registers the moment with the
-//! engine and releases it with the last clone. `of_transaction` makes one of which a transaction
-//! asks what has changed since.
+//! It has `get`, `multi_get`, `iter`, `range` and their kin. `new` registers the moment with the
+//! engine, and `Held` releases it with the last clone. `of_transaction` makes one of which a
+//! transaction asks what has changed since.
 //!
 //! What must hold: while it lives, compactions keep what it sees. Entries with a time to live
 //! expire all the same, but not for a transaction. It refuses keyspaces of another database.

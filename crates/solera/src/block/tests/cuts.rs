@@ -1,9 +1,11 @@
-//! Tests of where `BlockBuilder` ends blocks, what they cost, and which line they get.
+//! Tests of where `BlockBuilder` ends blocks, what they cost, and whether they get a line or a hash
+//! index.
 //!
-//! Entries of 8 and 64 bytes cost at most 73 bytes in the file. A block holds its bytes, and all
-//! versions of a key unless these are too many. A corridor ends blocks that a line does not fit,
-//! and is walked again when the prefix gets shorter. A block ends at the widest gap near its end
-//! and loses no entry. A line that cannot be used is ignored.
+//! Entries of 8 and 64 bytes cost at most 73 bytes in the file. A block keeps to its bytes, but for
+//! the versions of its last key. They go on in the next block only if they are too many. A corridor
+//! ends blocks that a line does not fit, and is walked again when the prefix gets shorter. Keys
+//! that share their heads get a hash index, others a line. A block ends at the widest gap near its
+//! end and loses no entry. Reading ignores a stored line that is damaged beyond use.
 
 use super::*;
 use crate::{

@@ -1,17 +1,18 @@
 //! Separators that lie in clusters far from each other: `Clusters`, which finds the cluster by
-//! codes and the place in it by exact distances (docs/decisions/0028).
+//! codes and the place in it by distances (docs/decisions/0028).
 //!
-//! Runs of dense keys at random places, as (hash, line), are often longer than a block. Then
-//! boundaries lie within them. Such a boundary must be exact to one key, and the next run may be
-//! 2^40 away: no code of 16 bits does both. So codes (`Boundaries` of `solera-model`) only find the
-//! cluster: they hold its *stem*. The other boundaries *follow*, each by its distance from the one
-//! before, in one to three bytes. The first distance counts from the number to which the stem's
-//! code was rounded. So it loses nothing by the rounding.
+//! Runs of dense keys, as (hash, line), are often longer than a block. A boundary within one must
+//! be exact to one key, and the next run may be 2^40 away: no code of 16 bits does both. So codes
+//! (`Boundaries` of `solera-model`) only find the cluster's *stem*. Other boundaries *follow*, each
+//! by its distance from the one before, in one to three bytes. The first distance, in up to eight,
+//! counts from the number to which the stem's code was rounded. A boundary too close to the key
+//! below it for a code is no stem itself: it follows one. Numbers are heads without their lowest
+//! bits. A few boundaries need those; only below them are keys of the table sent too far.
 //!
 //! What must hold: of what `build` made, `locate` gives how many separators are not above the key,
-//! or one more. It ascends with keys and is never above `len`. In each block of which keys are sent
-//! too far, the least of the last keys is not, if there may be others. Decoded bytes may give wrong
-//! numbers, none above `len`.
+//! or one more. It ascends with keys and is never above `len`. In a block that may have more keys
+//! than `LastKeys` knows, the least known one goes aright. So the keys astray can be counted.
+//! Decoded bytes may give wrong numbers, none above `len`.
 //!
 //! Caller: `index::learned`.
 
