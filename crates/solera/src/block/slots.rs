@@ -10,7 +10,8 @@
 //! What must hold: no other code puts anything into these slots. That makes the cast from a pin to
 //! a block sound.
 //!
-//! Callers: `table::reader` (owns them), `table::lookup`, `table::cursor` and `table::warm`.
+//! Callers: `table::reader` (owns them), `table::lookup`, `table::cursor`, `table::warm` and
+//! `table::share`.
 
 use super::memory::Block;
 use crate::{

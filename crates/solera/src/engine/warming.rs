@@ -1,8 +1,9 @@
 //! Tables of pointers that were just written come into the cache: `flushed` and `merged`.
 //!
 //! A block of pointers leads to hundreds of values, so nearly each lookup needs one that is in
-//! memory. A conversion writes all tables of its range anew, again and again. Left to lookups, each
-//! new block would be read twice before it stays (`Slots::insert_where_room`).
+//! memory. A conversion writes all tables of its range anew, again and again. Left to lookups, the
+//! first that needs a new block would wait for the device. That one does keep it in the cache at
+//! once (`Table::load`).
 //!
 //! What must hold: only tables come in whose keyspace has more bytes in value files than in tables.
 //! They take a part of the cache. What is merged comes in only if half of what it was made of was

@@ -1,10 +1,10 @@
 //! The sorted 8-byte chunks of a trie's nodes, packed under radix tables: `Chunks`, and `Column`,
 //! one node's part.
 //!
-//! A chunk's leading bits pick a bucket. The next bits are its code, of the width (2, 4 or 8 bytes)
-//! that makes the column smallest. What remains is kept only where it is not zero. `push` adds a
-//! column; `locate` counts the chunks that are not above a number, exactly; `encode` and `decode`
-//! are its bytes.
+//! A chunk is kept as its distance to the column's first. The distance's leading bits pick a
+//! bucket. The next bits are its code, of the width (2, 4 or 8 bytes) that makes the column
+//! smallest. What remains is kept only where it is not zero. `push` adds a column; `locate` counts
+//! the chunks that are not above a number, exactly; `encode` and `decode` are its bytes.
 //!
 //! What must hold: the starts of a column ascend from none to all of its chunks, whichever program
 //! wrote them. So a search stays within the arrays and counts no more chunks than there are,
