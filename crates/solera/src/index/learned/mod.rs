@@ -46,7 +46,8 @@ const PART_OF: usize = 2;
 /// Where nodes of a few separators take so many times [`NODES_BYTES`], they are not built of all
 /// samples.
 const HOPELESS: f64 = 3.0;
-/// How letters follow each other is counted around so many separators at most.
+/// How letters follow each other is counted around so many separators at least, if there are as
+/// many.
 const SPELLED: usize = 2048;
 /// The largest part of a table's keys that may be sent one block too far.
 const ASTRAY_MAX: f64 = 1.0 / 1000.0;
@@ -449,7 +450,7 @@ fn sent_astray(missed: &[u32], locate: impl Fn(&[u8]) -> usize, last_keys: &Last
 fn spelling_of(separators: &Separators, last_keys: &LastKeys) -> Option<Spelling> {
     let begin = shared_prefix(separators);
     let count = separators.len();
-    let asked = (0..count).step_by(count.div_ceil(SPELLED).max(1));
+    let asked = (0..count).step_by((count / SPELLED).max(1));
     let keys = asked.flat_map(|i| [last_keys.last(i), last_keys.least(i), separators.get(i)]);
     Spelling::of(keys.filter_map(|key| key.strip_prefix(begin)), count)
 }
