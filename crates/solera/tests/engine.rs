@@ -367,8 +367,8 @@ fn a_dropped_keyspace_is_gone_and_its_name_is_free() {
 
 /// Symptom: tables and values of a dropped keyspace stayed on the disk, and its memtables in
 /// memory, as long as any handle of it lived (rocksdb#1541, #4280). Cause: the handle's tree went
-/// on showing them, though nobody could ask for them. Cure: it gives them up; only who walks over
-/// them keeps them.
+/// on showing them, though every read of it fails. Cure: the tree gives them up, and only an
+/// iterator that walks over them keeps them.
 #[test]
 fn a_dropped_keyspace_gives_its_space_back_though_handles_live() {
     for threads in [0, 1] {

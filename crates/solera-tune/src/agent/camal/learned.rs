@@ -146,8 +146,8 @@ impl Tuned {
 
     /// The same where the mix may be any within `rho` of `mix` by their Kullback–Leibler
     /// divergence: the choice that costs least over mixes drawn from there, in the mean (§8.4).
-    /// Only what one of them would have for itself is considered. Of other choices nobody sampled
-    /// what they cost under these mixes, and the least of many guesses is a wrong one.
+    /// A choice is considered only if it is the best for one of these mixes. What others cost under
+    /// the mixes was never sampled, and the least of many guesses is mostly a wrong one.
     pub fn choose_within(&self, mix: &Mix, rho: f64, entries: f64, memory_bytes: f64) -> (Knobs, f64) {
         let mixes = mixes_within(mix, rho, self.constants.uncertain_mixes, self.seed);
         let alone: Vec<Knobs> = mixes.iter().map(|mix| self.choose(mix, entries, memory_bytes).0).collect();

@@ -36,7 +36,7 @@ impl Iter {
             Last::Back => self.let_go_of_back(),
             Last::Neither => {}
         }
-        // Whoever asked for the entry has its value.
+        // The caller has the value already.
         drop(self.apart.take_if(|value| value.len() >= APART_BYTES));
     }
 
