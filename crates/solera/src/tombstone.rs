@@ -122,16 +122,23 @@ impl RangeTombstones {
         }
     }
 
-    /// This set and one more. Costs a copy of two lists of pointers if `tombstone` is the newest,
-    /// as it is in a memtable.
+    /// This set and one more. Costs a copy of two lists of pointers if none is newer than
+    /// `tombstone`, as in a memtable.
     fn with(&self, tombstone: RangeTombstone) -> Self {
+        let older = self.newest_first.partition_point(|other| other.by_age(&tombstone).is_lt());
+        let is_there = self.newest_first.get(older).is_some_and(|other| **other == tombstone);
+        if tombstone.is_empty() || is_there {
+            return self.clone();
+        }
         let mut newest_first = Vec::with_capacity(self.newest_first.len() + 1);
         newest_first.extend_from_slice(&self.newest_first);
-        if tombstone.is_empty() || self.max_seqno().is_some_and(|newest| newest >= tombstone.seqno) {
-            newest_first.push(Arc::new(tombstone));
-            return RangeTombstones::from_shared(newest_first);
+        let is_newest = self.max_seqno().is_none_or(|newest| newest <= tombstone.seqno);
+        let tombstone = Arc::new(tombstone);
+        newest_first.insert(older, tombstone.clone());
+        if !is_newest {
+            return RangeTombstones { fragments: seen_from_above(&newest_first), newest_first };
         }
-        // The newest of all hides what it overlaps: it takes the place of those fragments.
+        // As new as any, it hides what it overlaps: it takes the place of those fragments.
         let (start, end) = (&tombstone.start, &tombstone.end);
         let first = self.fragments.partition_point(|fragment| fragment.end <= *start);
         let last = self.fragments.partition_point(|fragment| fragment.start < *end);
@@ -146,7 +153,6 @@ impl RangeTombstones {
             fragments.push(Fragment::new(end, &cut.end, cut.newest));
         }
         fragments.extend_from_slice(&self.fragments[last..]);
-        newest_first.insert(0, Arc::new(tombstone));
         RangeTombstones { newest_first, fragments }
     }
 

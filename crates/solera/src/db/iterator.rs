@@ -15,11 +15,11 @@
 
 mod pause;
 
-use super::{Keyspace, Snapshot, scout::Scout};
+use super::{Keyspace, Snapshot, scout::Scout, writes::FrontSource};
 use crate::{
     block::LentEntries,
     canary::{Bug, planted},
-    cursor::{Cursor, Lent},
+    cursor::Lent,
     engine::{snapshots::Moment, tracing::Placed},
     error::{Error, Result},
     ids::Seqno,
@@ -28,7 +28,6 @@ use crate::{
     pin::Slice,
     sight::Reader,
     stats::{Counter, Latency, Sampled},
-    tombstone::RangeTombstones,
     tree::{Source, Spare, View, Walk},
     values::{self, Pointer, ReadAhead},
 };
@@ -39,7 +38,7 @@ use std::{fmt, iter::FusedIterator, sync::Arc};
 const ENTRIES_PER_COUNT: u64 = 4096;
 
 /// What a transaction lays over the keyspace: its own writes, newer than everything.
-pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send + Sync>, Arc<RangeTombstones>) + Send + Sync;
+pub(super) type Front = dyn Fn() -> Vec<FrontSource> + Send + Sync;
 
 /// The moment that an iterator sees.
 enum Seen {
@@ -252,10 +251,7 @@ impl Iter {
         self.live.clone()?;
         let walk = Walk::new(self.view(), &self.whole)?.remembering(self.keyspace.tree());
         Ok(match &self.overlay {
-            Some(overlay) => {
-                let (cursor, tombstones) = overlay();
-                walk.with_front(cursor, tombstones)
-            }
+            Some(overlay) => walk.with_fronts(overlay()),
             None => walk,
         })
     }

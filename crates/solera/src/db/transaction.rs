@@ -18,10 +18,9 @@ use super::{
     bounds::{deleted, deleted_prefix, key_range, prefix_range},
     check_sizes,
     keyspace::AsOf,
-    writes::{Made, Writes, WritesCursor},
+    writes::{Made, Writes},
 };
 use crate::{
-    cursor::Cursor,
     engine::reads::{Reads, Span},
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
@@ -140,9 +139,8 @@ impl Transaction {
                 let range = KeyRange::closed(key, key);
                 let view = keyspace.tree().view_owned();
                 keyspace.live()?;
-                let cursor = WritesCursor::new(writes.clone());
                 let mut walker = Walk::new(&view, &range)?
-                    .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
+                    .with_fronts(writes.sources())
                     .forward(keyspace.reader(self.snapshot.seqno(), self.snapshot.now_ms()));
                 walker.seek(key)?;
                 let found = walker.valid();
@@ -236,10 +234,7 @@ impl Transaction {
         }
         let mut iter = Iter::new(keyspace, Some(self.snapshot.clone()), walked);
         if let Some(writes) = own.clone() {
-            iter = iter.with_overlay(Box::new(move || {
-                let cursor = WritesCursor::new(writes.clone());
-                (Box::new(cursor) as Box<dyn Cursor + Send + Sync>, Arc::new(writes.tombstones()))
-            }));
+            iter = iter.with_overlay(Box::new(move || writes.sources()));
         }
         TransactionIter {
             reads: self.reads.clone(),

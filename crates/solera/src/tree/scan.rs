@@ -7,7 +7,7 @@
 //! key's versions and folds its operands into a value.
 //!
 //! What must hold: sources stand in the order of their ages, each with its own tombstones. A
-//! transaction's writes (`with_front`) stand before all.
+//! transaction's writes (`with_fronts`) stand before all.
 //!
 //! Callers: `db::iterator` with `db::scout`, and `db::transaction` (walks); `db::keyspace` (`fold`,
 //! when a lookup meets an operand).
@@ -221,15 +221,12 @@ impl Walk {
         }
     }
 
-    /// Adds a source newer than all others.
-    pub fn with_front(
-        mut self,
-        cursor: Box<dyn Cursor + Send + Sync>,
-        tombstones: Arc<RangeTombstones>,
-    ) -> Walk {
-        self.sources.insert(0, Source::Front(cursor));
-        self.tombstones.insert(0, tombstones);
-        self.in_front += 1;
+    /// Adds sources with their range tombstones, each newer than all before it.
+    pub fn with_fronts(mut self, fronts: Vec<(Box<dyn Cursor + Send + Sync>, Arc<RangeTombstones>)>) -> Walk {
+        self.in_front += fronts.len();
+        let (cursors, tombstones): (Vec<_>, Vec<_>) = fronts.into_iter().rev().unzip();
+        self.sources.splice(0..0, cursors.into_iter().map(Source::Front));
+        self.tombstones.splice(0..0, tombstones);
         self
     }
 
