@@ -123,16 +123,18 @@ impl Db {
         }
     }
 
-    /// The keyspace `name`, created with `options` if missing. An existing keyspace keeps the
-    /// layout and shape that it was created with; it gets the merge operator if it has none.
+    /// The keyspace `name`, created with `options` if missing. One that exists is kept as `options`
+    /// say from now on, durably: its tables stay as they are until they are merged, and its values
+    /// where they are. What `options` do not say stays, and so does a knob that was set
+    /// ([`Db::control`](crate::Db::control)). It gets the merge operator if it has none. A
+    /// read-only database writes nothing, and takes of `options` only the operator.
     ///
     /// # Errors
     /// As [`Db::keyspace`], and [`Error::Invalid`] for an option out of range, or if the keyspace
-    /// has a merge operator of another name.
+    /// has a merge operator of another name; as [`Db::write`] if the change cannot be recorded.
     pub fn keyspace_with(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        let operator = options.merge_operator.clone();
-        let tree = self.handle.create_keyspace(name, options)?;
-        self.handle.adopt_operator(&tree, operator)?;
+        let tree = self.handle.create_keyspace(name, options.clone())?;
+        self.handle.give(&tree, &options)?;
         Ok(Keyspace::new(self.handle.clone(), tree))
     }
 

@@ -137,7 +137,7 @@ impl Assignments {
 
     /// What `tree` is kept like when this was set.
     pub(crate) fn settings_of(&self, tree: &Tree, budget: &Budget) -> Settings {
-        let mut settings = Settings::clone(&tree.given);
+        let mut settings = Settings::clone(&tree.given());
         for (knob, level, value) in self.of(Some(tree.id)) {
             match knob {
                 KnobId::Tree(knob) => settings.set(knob, level, &value),

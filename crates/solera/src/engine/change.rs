@@ -2,26 +2,29 @@
 //! `Obeying`, the parts that obey.
 //!
 //! `control` checks a change under the store lock that `Changing` holds. `record` numbers it,
-//! writes one manifest record and has it obeyed.
+//! writes one manifest record and has it obeyed. `give` does so with what a program gives a
+//! keyspace that exists.
 //!
 //! What must hold: a change is durable before any part of the engine obeys it. It is in force for
 //! all decisions that come next, while work that is under way ends as it began. The cache is fitted
 //! last, without the lock.
 //!
 //! Callers: `Control::apply` begins one (`handle::begin_change`), has `control::check` check it,
-//! and records it. `open` obeys what was recorded.
+//! and records it. `handle` gives. `open` obeys what was recorded.
 
 use super::{
     assignments::Assignments,
     catalog::Catalog,
+    keyspace_record,
     memory::{Budget, Memory},
-    store::{State, Store},
+    options::KeyspaceOptions,
+    store::{self, State, Store},
     work::Work,
 };
 use crate::{
     clock::Clock,
     compaction::{self, Transition},
-    error::Result,
+    error::{Error, Result},
     sync::MutexGuard,
     tree::Tree,
     version::{Assignment, Edit, Receipt},
@@ -53,20 +56,23 @@ impl Obeying<'_> {
     /// Puts what was set in force, but for the size of the cache. Under the store lock.
     pub(super) fn obey(self, assignments: &Assignments) {
         self.memory.split_like(assignments.split());
-        for tree in self.catalog.trees() {
-            let settings = assignments.settings_of(&tree, &self.memory.budget);
-            let view = tree.view_owned();
-            if *view.settings != settings {
-                let (old, new) = (&view.settings.shape, &settings.shape);
-                // First, so that no thread decides by the new run limit what is to be decided by
-                // the old one.
-                let changes = compaction::limit_changes(&view.version, old, new, settings.transition);
-                self.work.change_limits(&tree, changes);
-                if compaction::changes_depth(old, new) {
-                    self.work.reshape(&tree, settings.transition);
-                }
-                tree.use_settings(Arc::new(settings));
+        self.catalog.trees().iter().for_each(|tree| self.keep(tree, assignments));
+    }
+
+    /// Keeps one tree like what it was given and what was set. Under the store lock.
+    fn keep(self, tree: &Tree, assignments: &Assignments) {
+        let settings = assignments.settings_of(tree, &self.memory.budget);
+        let view = tree.view_owned();
+        if *view.settings != settings {
+            let (old, new) = (&view.settings.shape, &settings.shape);
+            // First, so that no thread decides by the new run limit what is to be decided by the
+            // old one.
+            let changes = compaction::limit_changes(&view.version, old, new, settings.transition);
+            self.work.change_limits(tree, changes);
+            if compaction::changes_depth(old, new) {
+                self.work.reshape(tree, settings.transition);
             }
+            tree.use_settings(Arc::new(settings));
         }
     }
 }
@@ -115,5 +121,23 @@ impl<'c> Changing<'c> {
         obeying.memory.fit_cache(obeying.catalog);
         obeying.work.wake();
         Ok(receipt)
+    }
+
+    /// Has `tree` kept like `given` from now on, as far as that says something. What was set by
+    /// knobs stands.
+    pub(super) fn give(mut self, tree: &Tree, given: &KeyspaceOptions) -> Result<()> {
+        if tree.is_dropped() {
+            return Err(Error::NoKeyspace(tree.name.clone()));
+        }
+        if let Some(operator) = &given.merge_operator {
+            keyspace_record::check_operator(&tree.name, tree.operator(), operator)?;
+        }
+        let options = given.over(&store::kept(tree));
+        self.store.record_settings(&mut self.state, tree, &options)?;
+        given.merge_operator.iter().for_each(|operator| tree.set_operator(operator.clone()));
+        tree.give(store::given(&self.store.files, self.budget(), &options));
+        self.obeying.keep(tree, &self.state.assignments);
+        self.obeying.work.wake();
+        Ok(())
     }
 }

@@ -22,13 +22,12 @@ use super::{
     open,
     options::{Durability, KeyspaceOptions, Options},
     reads::{Announced, ReadSet},
-    workers,
+    store, workers,
 };
 use crate::{
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
-    operator::MergeOperator,
     sync::{Mutex, atomic::Ordering},
     tree::Tree,
 };
@@ -209,23 +208,25 @@ impl Handle {
         self.store.create_keyspace(name, options, &self.memory.budget, traced)
     }
 
-    /// Gives an existing keyspace the merge operator that it lacks. Another one than it has is
-    /// refused.
-    pub(crate) fn adopt_operator(&self, tree: &Tree, given: Option<Arc<dyn MergeOperator>>) -> Result<()> {
-        let Some(given) = given else { return Ok(()) };
-        keyspace_record::check_operator(&tree.name, tree.operator(), &given)?;
-        match tree.operator() {
-            Some(operator) if operator.is_given() => Ok(()),
-            // Its name is recorded.
-            Some(_) => {
-                tree.set_operator(given);
-                Ok(())
-            }
-            None => {
-                let _caller = self.enter()?;
-                self.store.adopt_operator(tree, given)
-            }
+    /// Has an existing keyspace kept like `given` from now on, as far as that says something and
+    /// the database may be written to. Another merge operator than it has is refused.
+    pub(crate) fn give(&self, tree: &Tree, given: &KeyspaceOptions) -> Result<()> {
+        given.validate()?;
+        given.check_write_buffer(self.memory.budget.write_buffer_bytes)?;
+        if let Some(operator) = &given.merge_operator {
+            keyspace_record::check_operator(&tree.name, tree.operator(), operator)?;
         }
+        let has = store::kept(tree);
+        let options = given.over(&has);
+        let is_the_same = options.merge_operator.is_some() == has.merge_operator.is_some()
+            && store::given(&self.store.files, &self.memory.budget, &options) == tree.given();
+        if is_the_same || self.options.read_only {
+            // Code that is given at every open: its name is recorded, if anything is.
+            given.merge_operator.iter().for_each(|operator| tree.set_operator(operator.clone()));
+            return Ok(());
+        }
+        let _caller = self.enter()?;
+        self.begin_change()?.give(tree, given)
     }
 
     /// Drops the keyspaces of these names and their data, all or none.

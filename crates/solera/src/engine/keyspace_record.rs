@@ -105,10 +105,5 @@ pub(super) fn of_default(options: &Options, recorded: KeyspaceOptions) -> Result
     if let Some(given) = &given.merge_operator {
         check_operator(DEFAULT_KEYSPACE, recorded.merge_operator.as_ref(), given)?;
     }
-    Ok(KeyspaceOptions {
-        layout: if options.layout_given { given.layout } else { recorded.layout },
-        shape: if options.shape_given { given.shape.clone() } else { recorded.shape },
-        merge_operator: recorded.merge_operator.or(given.merge_operator.clone()),
-        separate_from: if options.separation_given { given.separate_from } else { recorded.separate_from },
-    })
+    Ok(given.over(&recorded))
 }

@@ -18,6 +18,7 @@ use crate::{
     compaction::{BUFFER_BYTES_MAX, Reclaim, Shape},
     error::{Error, Result},
     filter::Filters,
+    index::IndexKind,
     key::VALUE_BYTES_MAX,
     operator::MergeOperator,
     table::Layout,
@@ -109,11 +110,8 @@ pub struct Options {
     pub(crate) background_threads: usize,
     pub(crate) reclaim: Reclaim,
     pub(crate) spare_percent: u32,
+    /// For the default keyspace, and for those that are created without options of their own.
     pub(crate) keyspace: KeyspaceOptions,
-    /// Layout and shape were given, and replace what the default keyspace has recorded.
-    pub(super) layout_given: bool,
-    pub(super) shape_given: bool,
-    pub(super) separation_given: bool,
     pub(crate) operators: Vec<Arc<dyn MergeOperator>>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -140,9 +138,6 @@ impl Options {
             reclaim: Reclaim::default(),
             spare_percent: SPARE_PERCENT_DEFAULT,
             keyspace: KeyspaceOptions::new(),
-            layout_given: false,
-            shape_given: false,
-            separation_given: false,
             operators: Vec::new(),
             fs: Arc::new(PosixFs::new()),
             clock: Arc::new(SystemClock::new()),
@@ -230,23 +225,27 @@ impl Options {
     /// created without their own options. Existing tables keep their layout until they are merged.
     /// A knob that was set ([`Db::control`](crate::Db::control)) stands.
     pub fn layout(mut self, layout: Layout) -> Self {
-        self.keyspace.layout = layout;
-        self.layout_given = true;
+        self.keyspace = self.keyspace.layout(layout);
         self
     }
 
-    /// Which filters tables get; a part of the [`layout`](Options::layout). Default: 10 bits per
-    /// key in the mean, more in smaller levels.
+    /// How the block of a key is found; the rest of the [`layout`](Options::layout) stays. Default
+    /// [`IndexKind::Learned`].
+    pub fn index(mut self, index: IndexKind) -> Self {
+        self.keyspace = self.keyspace.index(index);
+        self
+    }
+
+    /// Which filters tables get; the rest of the [`layout`](Options::layout) stays. Default: 10
+    /// bits per key in the mean, more in smaller levels.
     pub fn filter(mut self, filter: Filters) -> Self {
-        self.keyspace.layout.filter = filter;
-        self.layout_given = true;
+        self.keyspace = self.keyspace.filter(filter);
         self
     }
 
-    /// How blocks are compressed; a part of the [`layout`](Options::layout). Default LZ4.
+    /// How blocks are compressed; the rest of the [`layout`](Options::layout) stays. Default LZ4.
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.keyspace.layout.compression = compression;
-        self.layout_given = true;
+        self.keyspace = self.keyspace.compression(compression);
         self
     }
 
@@ -257,16 +256,14 @@ impl Options {
     /// ([`Db::control`](crate::Db::control)) stands; a run limit above a size ratio that is given
     /// here counts as that ratio.
     pub fn shape(mut self, shape: Shape) -> Self {
-        self.keyspace.shape = shape;
-        self.shape_given = true;
+        self.keyspace = self.keyspace.shape(shape);
         self
     }
 
     /// See [`KeyspaceOptions::separate_values_from`]; for the default keyspace, from now on, and
     /// for keyspaces that are created without options of their own.
     pub fn separate_values_from(mut self, bytes: u64) -> Self {
-        self.keyspace.separate_from = Some(bytes);
-        self.separation_given = true;
+        self.keyspace = self.keyspace.separate_values_from(bytes);
         self
     }
 
@@ -329,6 +326,9 @@ impl Options {
                 self.background_threads
             )));
         }
+        if self.operators.iter().any(|operator| operator.name().is_empty()) {
+            return Err(nameless());
+        }
         if !(1..=1000).contains(&self.spare_percent) {
             return Err(Error::Invalid(format!(
                 "a spare of {} percent for values is out of range: 1 to 1000",
@@ -352,7 +352,12 @@ impl Options {
     }
 }
 
-/// How one keyspace is kept. Recorded when the keyspace is created.
+fn nameless() -> Error {
+    Error::Invalid("a merge operator needs a name: it is recorded with the keyspace".into())
+}
+
+/// How one keyspace is kept. What is not given is the default for a new keyspace, and stays as it
+/// is for one that exists.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceOptions {
     pub(crate) layout: Layout,
@@ -360,6 +365,18 @@ pub struct KeyspaceOptions {
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     /// `None`: only large values are separated.
     pub(crate) separate_from: Option<u64>,
+    given: Given,
+}
+
+/// Which settings a program gave, where their values do not say so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given {
+    /// All of the layout.
+    layout: bool,
+    index: bool,
+    filter: bool,
+    compression: bool,
+    shape: bool,
 }
 
 impl KeyspaceOptions {
@@ -371,18 +388,28 @@ impl KeyspaceOptions {
     /// How tables are cut into blocks, indexed, filtered and compressed.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
+        self.given.layout = true;
         self
     }
 
-    /// Which filters tables get.
+    /// How the block of a key is found; the rest of the layout stays.
+    pub fn index(mut self, index: IndexKind) -> Self {
+        self.layout.index = index;
+        self.given.index = true;
+        self
+    }
+
+    /// Which filters tables get; the rest of the layout stays.
     pub fn filter(mut self, filter: Filters) -> Self {
         self.layout.filter = filter;
+        self.given.filter = true;
         self
     }
 
-    /// How blocks are compressed.
+    /// How blocks are compressed; the rest of the layout stays.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.layout.compression = compression;
+        self.given.compression = true;
         self
     }
 
@@ -390,6 +417,7 @@ impl KeyspaceOptions {
     /// write buffer of the database: another one in the shape is refused with [`Error::Invalid`].
     pub fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
+        self.given.shape = true;
         self
     }
 
@@ -406,6 +434,30 @@ impl KeyspaceOptions {
     pub fn separate_values_from(mut self, bytes: u64) -> Self {
         self.separate_from = Some(bytes);
         self
+    }
+
+    /// How a keyspace is kept from now on that was kept like `recorded`: what is given counts over
+    /// it. The operator is never another one than it has.
+    pub(super) fn over(&self, recorded: &KeyspaceOptions) -> KeyspaceOptions {
+        let mut kept = recorded.clone();
+        if self.given.layout {
+            kept.layout = self.layout;
+        }
+        if self.given.index {
+            kept.layout.index = self.layout.index;
+        }
+        if self.given.filter {
+            kept.layout.filter = self.layout.filter;
+        }
+        if self.given.compression {
+            kept.layout.compression = self.layout.compression;
+        }
+        if self.given.shape {
+            kept.shape = self.shape.clone();
+        }
+        kept.separate_from = self.separate_from.or(kept.separate_from);
+        kept.merge_operator = kept.merge_operator.or_else(|| self.merge_operator.clone());
+        kept
     }
 
     /// Refuses a write buffer of its own: all keyspaces share the database's, of `bytes`.
@@ -428,9 +480,7 @@ impl KeyspaceOptions {
             )));
         }
         if self.merge_operator.as_ref().is_some_and(|operator| operator.name().is_empty()) {
-            return Err(Error::Invalid(
-                "a merge operator needs a name: it is recorded with the keyspace".into(),
-            ));
+            return Err(nameless());
         }
         self.layout.validate()?;
         self.shape.validate()

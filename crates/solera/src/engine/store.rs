@@ -1,8 +1,8 @@
 //! The store: `Store`, what the database consists of, and the manifest that says so durably.
 //!
 //! `install` and `install_flushed` show readers new versions, `append` records knobs. It creates
-//! and drops keyspaces, gives them operators, begins logs and lets them go. It writes the manifest
-//! anew when that is twice as long as when it was new, and 64 KiB more.
+//! and drops keyspaces, records how they are kept, begins logs and lets them go. It writes the
+//! manifest anew when that is twice as long as when it was new, and 64 KiB more.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
 //! Useless tables and value files are marked, and go when no reader reads them (`leaving`). An edit
@@ -31,7 +31,6 @@ use crate::{
     ids::{FileId, KeyspaceId, Seqno},
     key::KeyRange,
     memtable::Memtable,
-    operator::MergeOperator,
     sync::{Mutex, MutexGuard},
     table::TableFile,
     tree::{Settings, Tree, View},
@@ -561,38 +560,31 @@ impl Store {
         Ok(dropped)
     }
 
-    /// Gives an existing keyspace the merge operator that it lacks, durably. One that it has is
-    /// code that is given at every open: only its name is recorded, and no other may take its
-    /// place.
-    pub(super) fn adopt_operator(&self, tree: &Tree, given: Arc<dyn MergeOperator>) -> Result<()> {
-        let mut state = self.lock();
-        keyspace_record::check_operator(&tree.name, tree.operator(), &given)?;
-        if tree.is_dropped() {
-            return Err(Error::NoKeyspace(tree.name.clone()));
-        }
-        let options = KeyspaceOptions {
-            layout: tree.given.layout,
-            shape: tree.given.shape.clone(),
-            merge_operator: Some(given.clone()),
-            separate_from: tree.given.separate_from.map(u64::from),
-        };
-        options.validate()?;
-        let settings = vec![(tree.id, keyspace_record::encode(&options))];
-        self.record(&mut state, Edit { settings, ..self.counters() })?;
-        tree.set_operator(given);
-        Ok(())
+    /// Records that `tree` is kept as `options` say from now on. The caller has it obeyed.
+    pub(super) fn record_settings(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        options: &KeyspaceOptions,
+    ) -> Result<()> {
+        let settings = vec![(tree.id, keyspace_record::encode(options))];
+        self.record(state, Edit { settings, ..self.counters() })
     }
 }
 
 /// The record that creates `tree`.
 fn created(tree: &Tree) -> CreatedKeyspace {
-    let options = KeyspaceOptions {
-        layout: tree.given.layout,
-        shape: tree.given.shape.clone(),
-        merge_operator: tree.operator().cloned(),
-        separate_from: tree.given.separate_from.map(u64::from),
-    };
-    CreatedKeyspace { id: tree.id, name: tree.name.clone(), settings: keyspace_record::encode(&options) }
+    let settings = keyspace_record::encode(&kept(tree));
+    CreatedKeyspace { id: tree.id, name: tree.name.clone(), settings }
+}
+
+/// What `tree` was given, as options.
+pub(super) fn kept(tree: &Tree) -> KeyspaceOptions {
+    let given = tree.given();
+    let mut options = KeyspaceOptions::new().layout(given.layout).shape(given.shape.clone());
+    options.merge_operator = tree.operator().cloned();
+    options.separate_from = given.separate_from.map(u64::from);
+    options
 }
 
 /// A new tree without tables, kept as `options` say.
@@ -603,12 +595,17 @@ pub(super) fn new_tree(
     name: &str,
     options: KeyspaceOptions,
 ) -> Tree {
-    let shape = Shape { write_buffer_bytes: budget.write_buffer_bytes, ..options.shape };
-    let mut given = Settings::new(options.layout, shape);
-    given.separate_from = options.separate_from.map(|bytes| bytes.try_into().unwrap_or(u32::MAX));
-    let given = files.shared_settings(given);
+    let given = given(files, budget, &options);
     let (context, values, holdings) = (files.table_context(), files.values.clone(), files.holdings.clone());
     Tree::new(id, name.into(), given, options.merge_operator, context, values, holdings, Version::new())
+}
+
+/// What a tree is given that is to be kept as `options` say.
+pub(super) fn given(files: &Files, budget: &Budget, options: &KeyspaceOptions) -> Arc<Settings> {
+    let shape = Shape { write_buffer_bytes: budget.write_buffer_bytes, ..options.shape.clone() };
+    let mut given = Settings::new(options.layout, shape);
+    given.separate_from = options.separate_from.map(|bytes| bytes.try_into().unwrap_or(u32::MAX));
+    files.shared_settings(given)
 }
 
 #[cfg(test)]

@@ -168,9 +168,6 @@ pub struct Tree {
     pub id: KeyspaceId,
     /// The keyspace's name.
     pub name: String,
-    /// What it was given when it was created or opened. Its knobs may say otherwise: what it is
-    /// kept like now stands in the view.
-    pub given: Arc<Settings>,
     /// What its tables share: files, cache, counters.
     pub context: Arc<TableContext>,
     /// Where values lie that are kept apart from their entries.
@@ -184,6 +181,7 @@ pub struct Tree {
     operator: OnceLock<Arc<dyn MergeOperator>>,
     /// Stands in for an operator that is recorded and was not given when the database was opened.
     not_given: Option<Arc<dyn MergeOperator>>,
+    given: ArcSwap<Settings>,
     view: ArcSwap<View>,
     /// Serialises changes of the view; readers never take it.
     changing: Mutex<()>,
@@ -236,7 +234,7 @@ impl Tree {
         Tree {
             id,
             name,
-            given,
+            given: ArcSwap::new(given),
             context,
             values,
             holdings,
@@ -285,6 +283,17 @@ impl Tree {
     /// Gives a tree that has none, or only its name, its operator. Nothing if it has one.
     pub fn set_operator(&self, operator: Arc<dyn MergeOperator>) {
         let _ = self.operator.set(operator);
+    }
+
+    /// What it was given when it was created, opened or last asked for. Its knobs may say
+    /// otherwise: what it is kept like now stands in the view.
+    pub fn given(&self) -> Arc<Settings> {
+        self.given.load_full()
+    }
+
+    /// Gives it these. The caller has made them durable, and has them obeyed.
+    pub fn give(&self, given: Arc<Settings>) {
+        self.given.store(given);
     }
 
     /// The present view, for the length of one operation: no count is touched.
