@@ -280,6 +280,28 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
     assert_eq!(opened.unwrap().unwrap().get(b"k").unwrap().unwrap(), b"v");
 }
 
+/// Symptom: what a killed process had published stayed for ever, and whoever watched took the next
+/// process for one that hangs. Cause: only its publisher removed it. Cure: whoever opens the
+/// database to write removes it, if it is an observation.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the file is what a killed process leaves")]
+fn what_a_killed_process_published_goes_with_the_next_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let publisher = db.control().publish(None, Duration::from_secs(100)).unwrap();
+    let (path, left) = (publisher.path().to_owned(), std::fs::read(publisher.path()).unwrap());
+    drop(publisher);
+    db.close().unwrap();
+    std::fs::write(&path, &left).unwrap();
+    drop(Options::new().read_only(true).open(dir.path()).unwrap());
+    assert!(path.exists(), "who only reads changes nothing");
+    drop(Db::open(dir.path()).unwrap());
+    assert!(!path.exists());
+    std::fs::write(&path, "of a friend").unwrap();
+    drop(Db::open(dir.path()).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), b"of a friend");
+}
+
 /// Symptom: publishing in a file of another program wrote over it, and removed it in the end.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the files are those of others")]

@@ -41,7 +41,7 @@ use crate::{
     cache::Cache,
     canary::{Bug, planted},
     codec::DecodeError,
-    dir::FileName,
+    dir::{FileName, magic},
     error::{Error, Result},
     frame::FRAME_HEADER_BYTES,
     ids::{DatabaseId, FileId, KeyspaceId, Seqno},
@@ -52,7 +52,7 @@ use crate::{
     tree::Tree,
     values::Pointer,
     version::{Edit, Manifest, TreeEdit, Version, manifest},
-    vfs::Fs,
+    vfs::{Fs, read_exact_at},
     wal::{
         self, Tail,
         batch::{BatchReader, Operation},
@@ -188,8 +188,10 @@ pub(super) fn open(options: Options, dir: &Path) -> Result<Core> {
         Err(Error::Locked { pid, .. }) => return Err(Error::Locked { path: dir.to_path_buf(), pid }),
         Err(error) => return Err(error),
     };
-    if options.direct_reads && lock.is_some() {
-        probe_direct_reads(&*fs, dir, &path)?;
+    if options.direct_reads {
+        // A copy that is only read may be without the first.
+        let file = if lock.is_some() { FileName::Lock } else { FileName::Current };
+        probe_direct_reads(&*fs, dir, &file.in_dir(dir))?;
     }
     // Another opener may have created it between the look and the lock.
     if Manifest::exists(&*fs, dir)? {
@@ -550,21 +552,33 @@ fn remove_unreferenced(store: &Store, logs: &[FileId], manifest: FileId) {
             FileName::Values(file) => !value_files.contains(&file),
             // One that is under way in another process fails, and says so.
             FileName::Probe(_) => true,
+            // Of a process that was killed: nobody else has the database now.
+            FileName::Observed => true,
             FileName::Current
             | FileName::NextCurrent
             | FileName::Lock
-            | FileName::Observed
             | FileName::NextObserved
             | FileName::Tuned
             | FileName::NextTuned
             | FileName::TunedLock => false,
         };
         let path = files.path(name);
-        if stranger && manifest::may_be_ours(&*files.fs, &path).unwrap_or(false) {
+        let is_ours = || match name {
+            FileName::Observed => is_observation(&*files.fs, &path),
+            _ => manifest::may_be_ours(&*files.fs, &path),
+        };
+        if stranger && is_ours().unwrap_or(false) {
             // One that cannot be removed now is removed at a later open.
             let _ = files.fs.remove_file(&path);
         }
     }
+}
+
+/// Whether the file at `path` begins as what a database publishes.
+fn is_observation(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let mut front = magic::Magic::default();
+    read_exact_at(&*fs.open(path)?, &mut front, 0)?;
+    Ok(front == magic::OBSERVATION)
 }
 
 /// Recovered memtables that are over their size are flushed first thing; all are if too many logs
