@@ -412,6 +412,8 @@ impl fmt::Display for KeyRange {
         write!(f, "[{}", self.start.escape_ascii())?;
         match &self.end {
             KeyEnd::Included(end) => write!(f, " .. {}]", end.escape_ascii()),
+            // Behind all keys.
+            KeyEnd::Excluded(end) if end.len() > KEY_BYTES_MAX => f.write_str(" ..)"),
             KeyEnd::Excluded(end) => write!(f, " .. {})", end.escape_ascii()),
             KeyEnd::Unbounded => f.write_str(" ..)"),
         }

@@ -141,6 +141,30 @@ fn a_manifest_is_dumped_in_words() {
     assert!(text.contains(" enters level ") && !text.contains("Edit {"), "{text}");
 }
 
+/// Symptom: after `del --from z` a line of `dump` had 262,000 characters. Cause: "to the end" is
+/// kept as a key longer than any. Cure: words say so.
+#[test]
+fn the_end_of_keys_is_dumped_in_words() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    solera.run(["del", "--from", "z"]).ok();
+    let dumped = |kind: &str, more: &[&str]| {
+        let files = fs::read_dir(solera.db()).unwrap().map(|entry| entry.unwrap().path());
+        let of_kind = files.filter(|path| path.to_string_lossy().contains(kind));
+        let dump =
+            |path: std::path::PathBuf| solera.run([&["dump", path.to_str().unwrap()], more].concat()).ok();
+        of_kind.map(dump).collect::<String>()
+    };
+    assert!(dumped(".log", &[]).contains("DeleteRange [z ..)\n"));
+    let object = "{\"is\":\"delete range\",\"offset\":48,\"seqno\":2,\"keyspace\":0,\"from\":\"z\"}\n";
+    assert!(dumped(".log", &["--json"]).contains(object), "{:.500}", dumped(".log", &["--json"]));
+    solera.write("in.txt", "a\n");
+    solera.run(["load", "in.txt"]).ok();
+    assert!(dumped(".table", &[]).contains("keys [a ..), "), "{:.500}", dumped(".table", &[]));
+    let manifest = dumped("MANIFEST", &[]);
+    assert!(manifest.contains("\"a\" to the end: ") && manifest.len() < 5000, "{manifest:.5000}");
+}
+
 /// Symptom: with a damaged CURRENT `check` said of every table "no longer needed; the next open
 /// removes it", `dump` of it exited 0, and with none the remedy was to make a new database. Cause:
 /// no manifest was read, so no file was named. Cure: then every file counts and is read for itself.

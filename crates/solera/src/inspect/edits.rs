@@ -11,7 +11,7 @@
 use crate::{
     engine::recorded_settings,
     ids::KeyspaceId,
-    key::KeyRange,
+    key::{KEY_BYTES_MAX, KeyRange},
     knob::KnobId,
     table::TableDescriptor,
     version::{Assignment, Edit, Receipt, TreeEdit},
@@ -136,6 +136,8 @@ fn content(table: &TableDescriptor) -> String {
 }
 
 fn range(range: &KeyRange) -> String {
-    let end = range.end.key().map_or("the end".to_owned(), |key| format!("\"{}\"", key.escape_ascii()));
+    // A key longer than any stands for the end of keys.
+    let key = range.end.key().filter(|key| key.len() <= KEY_BYTES_MAX);
+    let end = key.map_or("the end".to_owned(), |key| format!("\"{}\"", key.escape_ascii()));
     format!("\"{}\" to {end}", range.start.escape_ascii())
 }

@@ -14,7 +14,7 @@ use crate::{
     engine::recorded_settings,
     error::{Error, Result},
     ids::FileId,
-    key::{KeyRange, Kind, Verb, split_expiry},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, Verb, split_expiry},
     knob::KnobId,
     table::{self, Access, TableDescriptor},
     values::{self, record::CHECKSUM_BYTES},
@@ -84,9 +84,14 @@ impl Object {
         let object = self.bytes("from", &range.start);
         match &range.end {
             Included(last) => object.bytes("through", last),
-            Excluded(end) => object.bytes("to", end),
+            Excluded(end) => object.until(end),
             Unbounded => object,
         }
+    }
+
+    /// The end of deleted keys, unless that lies behind all keys.
+    fn until(self, end: &[u8]) -> Object {
+        if end.len() > KEY_BYTES_MAX { self } else { self.bytes("to", end) }
     }
 }
 
@@ -266,7 +271,7 @@ fn log(fs: &Arc<dyn Fs>, id: FileId, lines: &mut Lines<'_>) -> Result<()> {
                     lines.entry(of("entry", keyspace), kind, key, Stored(value))?;
                 }
                 Operation::DeleteRange { keyspace, start, end } => {
-                    lines.put(of("delete range", keyspace).bytes("from", start).bytes("to", end))?;
+                    lines.put(of("delete range", keyspace).bytes("from", start).until(end))?;
                 }
             }
         }
@@ -298,7 +303,7 @@ fn table(fs: &Arc<dyn Fs>, lines: &mut Lines<'_>) -> Result<()> {
     lines.put(content(object, descriptor))?;
     for tombstone in table.tombstones().iter() {
         let object = Object::new("delete range").number("seqno", tombstone.seqno);
-        lines.put(object.bytes("from", &tombstone.start).bytes("to", &tombstone.end))?;
+        lines.put(object.bytes("from", &tombstone.start).until(&tombstone.end))?;
     }
     let mut cursor = file.cursor(&KeyRange::all(), Access::Sequential)?;
     cursor.seek_first()?;
