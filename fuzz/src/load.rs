@@ -29,10 +29,11 @@ pub fn load(data: &[u8]) {
         value: (named && flag(1)).then(|| names.parse().expect("a list of names")),
         header,
         delimiter: (matches!(format, Format::Csv) && flag(2)).then_some(b';'),
-        line_bytes_max: if flag(3) { 16 } else { 4096 },
+        line_bytes_max: (format != Format::Sosd).then_some(if flag(3) { 16 } else { 4096 }),
         crlf: matches!(format, Format::Tsv | Format::Lines) && flag(4),
         bom: matches!(format, Format::Tsv | Format::Lines) && flag(5),
         key_bits: (matches!(format, Format::Sosd) && flag(1)).then_some(if flag(2) { 32 } else { 64 }),
+        escaped: false,
     };
     let source = Box::new(std::io::Cursor::new(content.to_vec()));
     let Ok(input) = Input::new(source, "input".to_owned(), Some(content.len() as u64)) else { return };

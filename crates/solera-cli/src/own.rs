@@ -4,7 +4,8 @@
 //! `write` puts a whole file in its place. `check` and `check_new` say beforehand whether that may
 //! be done. The maker tells by an `is_own` of the first bytes whether an older file is its own.
 //! `replace` is for the report of `load`, which may lie in its database. `not_in_database` refuses
-//! a place in any database. `is_within` and `is_same` compare paths with links followed.
+//! a place in any database. `is_within` and `is_same` compare paths with links followed;
+//! `leads_nowhere` is of a link that cannot be.
 //!
 //! What must hold: no older file is written over unless it is the command's own, and it stays as
 //! it was until the new one is whole. Devices and pipes are written to as they are. `write`,
@@ -149,7 +150,8 @@ pub(crate) fn replace(
     // A link goes on leading to the file.
     let path = &resolved(path).unwrap_or_else(|| path.to_owned());
     let mut new = beside(path)?;
-    new.write_all(content).map_err(failed)?;
+    // By the file itself: its other way names the name that it has for now.
+    new.as_file_mut().write_all(content).map_err(failed)?;
     if let Some(older) = older {
         new.as_file().set_permissions(older.permissions()).map_err(failed)?;
     }
@@ -169,6 +171,11 @@ pub(crate) fn check_new(path: &Path, noun: &str) -> Result<()> {
         }
         Err(_) => takes_files(path),
     }
+}
+
+/// Whether `path`, of which looking at what it leads to gave `error`, is a link that leads nowhere.
+pub(crate) fn leads_nowhere(path: &Path, error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound && std::fs::symlink_metadata(path).is_ok()
 }
 
 /// Whether `path` lies in the directory `dir` or below it, links followed.

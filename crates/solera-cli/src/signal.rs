@@ -7,8 +7,8 @@
 //!
 //! What must hold: there is one handler for the process. A hang-up that was ignored when the
 //! command began stays ignored: `nohup` starts commands so. A command that watches and does not
-//! stop within `GRACE` (3 s), since it waits for its input, is ended. A second signal ends it at
-//! once, without last words.
+//! stop within `GRACE` (3 s), since it waits for its input, is ended, and so it is by a second
+//! signal.
 //!
 //! Callers: `command::load` and `trace replay` (`watch`), `command::scratch` (`end_at_once`), and
 //! `main`.
@@ -37,21 +37,27 @@ static LAST_WORDS: Mutex<Option<LastWords>> = Mutex::new(None);
 /// What is said and done when the command does not stop by itself.
 pub(crate) type LastWords = Box<dyn FnOnce() -> String + Send>;
 
-/// From now on a signal sets [`stop_asked`]. A second signal ends the process at once.
+/// From now on a signal sets [`stop_asked`]. A second signal ends the process at once, with
+/// `last_words` too.
 pub(crate) fn watch(last_words: LastWords) -> Result<()> {
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(last_words);
     handle(|| {
         if ASKED.swap(true, Ordering::AcqRel) {
-            std::process::exit(STATUS);
+            end();
         }
         thread::spawn(|| {
             thread::sleep(GRACE);
-            if let Some(words) = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                say(&words());
-            }
-            std::process::exit(STATUS);
+            end();
         });
     })
+}
+
+/// Ends the process with the last words, which are said once.
+fn end() -> ! {
+    if let Some(words) = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        say(&words());
+    }
+    std::process::exit(STATUS);
 }
 
 /// From now on a signal ends the process with `last_words`, which may remove what the command made.

@@ -14,7 +14,7 @@
 
 use crate::{
     failure::{Failure, Result},
-    own::not_in_another_database,
+    own::{self, not_in_another_database},
     units,
 };
 use solera::{
@@ -59,7 +59,7 @@ impl Database {
 
     /// Opens the database with these options, and creates it if there is none.
     pub(crate) fn open_or_create(&self, options: Options) -> Result<Db> {
-        if std::fs::metadata(&self.dir).is_ok() {
+        if std::fs::symlink_metadata(&self.dir).is_ok() {
             self.must_exist()?;
         }
         not_in_another_database(&self.dir)?;
@@ -115,6 +115,10 @@ impl Database {
             Ok(found) if found.is_dir() => Ok(()),
             Ok(_) => Err(Failure::Missing(format!(
                 "{} is a file; --dir names the directory of a database",
+                self.dir.display()
+            ))),
+            Err(error) if own::leads_nowhere(&self.dir, &error) => Err(Failure::Missing(format!(
+                "{} is a link that leads nowhere; --dir names the directory of a database",
                 self.dir.display()
             ))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::Missing(format!(

@@ -33,9 +33,14 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self) -> Result<Outcome> {
-        if std::fs::metadata(&self.to).is_ok_and(|found| !found.is_dir()) {
+        let what = match std::fs::metadata(&self.to) {
+            Ok(found) if !found.is_dir() => Some("a file"),
+            Err(error) if own::leads_nowhere(&self.to, &error) => Some("a link that leads nowhere"),
+            _ => None,
+        };
+        if let Some(what) = what {
             return Err(Failure::Usage(format!(
-                "{} is a file; a checkpoint needs a directory that is missing or empty",
+                "{} is {what}; a checkpoint needs a directory that is missing or empty",
                 self.to.display()
             )));
         }

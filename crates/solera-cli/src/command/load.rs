@@ -31,7 +31,7 @@ use crate::{
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use solera::{
-    Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout,
+    Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions,
     clock::{Clock, SystemClock},
     control::KeyspaceObservation,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
@@ -79,9 +79,9 @@ pub(crate) struct Load {
     /// Leave out a UTF-8 byte order mark at the beginning (tsv, lines); csv and jsonl always do
     #[arg(long)]
     bom: bool,
-    /// Longest line, and longest CSV record; longer ones are bad lines
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = line_limit)]
-    line_limit: u64,
+    /// Longest line, and longest CSV record; longer ones are bad lines [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = line_limit)]
+    line_limit: Option<u64>,
     /// Bits of a SOSD key, 32 or 64 [default: by the length of the file]
     #[arg(long, value_name = "BITS", value_parser = key_bits)]
     key_bits: Option<u32>,
@@ -101,12 +101,11 @@ pub(crate) struct Load {
     /// Go on where a load that was stopped came to; give the same input and options
     #[arg(long)]
     resume: bool,
-    /// Index of new tables, one of the kinds in docs/TUNING.md, such as learned or s-tree. For a
-    /// keyspace other than the default, this and --compression can be given only by the load that
-    /// creates it
+    /// Index of tables that the keyspace writes from now on, one of the kinds in docs/TUNING.md,
+    /// such as learned or s-tree
     #[arg(long, value_name = "KIND")]
     index: Option<IndexKind>,
-    /// Compression of new tables: none, lz4 or (where built in) zstd
+    /// Their compression: none, lz4 or (where built in) zstd
     #[arg(long, value_name = "NAME")]
     compression: Option<Compression>,
     /// Memory that the engine may use, such as 64M or 1G
@@ -152,8 +151,6 @@ Examples:
   solera load --dir DB --keyspace users --key /user/id users.jsonl
   solera scan --dir DB | solera load --dir COPY --format tsv --escaped -";
 
-/// The keyspace that every database has.
-const DEFAULT_KEYSPACE: &str = "default";
 /// What is said of a load that was stopped before it began.
 const NOT_BEGUN: &str = "stopped by a signal; nothing is loaded";
 /// Bytes after which a batch is written whatever its count.
@@ -180,6 +177,7 @@ impl Load {
             crlf: self.crlf,
             bom: self.bom,
             key_bits: self.key_bits,
+            escaped: self.escaped,
         };
         let resume = match self.sorted {
             true => "the rest can be loaded from an input without them",
@@ -190,7 +188,7 @@ impl Load {
         let has_begun = begun.clone();
         signal::watch(Box::new(move || match has_begun.load(atomic::Ordering::Acquire) {
             true => {
-                format!("stopped while waiting for the input; what was written before is in; {resume}")
+                format!("stopped at once; what was written before is in; {resume}")
             }
             false => NOT_BEGUN.to_owned(),
         }))?;
@@ -217,11 +215,6 @@ impl Load {
         let mut engine = solera::Options::new();
         if let Some(bytes) = self.memory {
             engine = engine.memory(bytes);
-        }
-        // The default keyspace is there from the start, so its layout comes with the database's
-        // options.
-        if let (Some(layout), DEFAULT_KEYSPACE) = (self.layout(), self.place.place.keyspace.as_str()) {
-            engine = engine.layout(layout);
         }
         let db = self.place.open_or_create(engine)?;
         let publisher = self.publish.then(|| db.control().publish(None, PUBLISH_EVERY)).transpose()?;
@@ -378,17 +371,6 @@ impl Load {
         }
     }
 
-    /// The layout that the command line asks for, if it does.
-    fn layout(&self) -> Option<Layout> {
-        if self.index.is_none() && self.compression.is_none() {
-            return None;
-        }
-        let mut layout = Layout::default();
-        layout.index = self.index.unwrap_or(layout.index);
-        layout.compression = self.compression.unwrap_or(layout.compression);
-        Some(layout)
-    }
-
     /// The keyspace, created if it is not there.
     fn keyspace(&self, db: &Db) -> Result<Keyspace> {
         let name = &self.place.place.keyspace;
@@ -397,15 +379,14 @@ impl Load {
                 "keyspace {name:?} is not there any more, and what a load had put there is gone; start without --resume"
             )));
         }
-        let Some(layout) = self.layout().filter(|_| name != DEFAULT_KEYSPACE) else {
-            return Ok(db.keyspace(name)?);
-        };
-        if db.keyspaces().contains(name) {
-            return Err(Failure::Usage(format!(
-                "keyspace {name:?} is there already and keeps its layout; leave out --index and --compression"
-            )));
+        let mut options = KeyspaceOptions::new();
+        if let Some(index) = self.index {
+            options = options.index(index);
         }
-        Ok(db.keyspace_with(name, KeyspaceOptions::new().layout(layout))?)
+        if let Some(compression) = self.compression {
+            options = options.compression(compression);
+        }
+        Ok(db.keyspace_with(name, options)?)
     }
 
     /// What must be the same for a load to be gone on with.

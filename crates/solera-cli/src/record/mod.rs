@@ -91,16 +91,20 @@ pub(crate) struct Options {
     pub(crate) header: bool,
     /// CSV: what separates columns.
     pub(crate) delimiter: Option<u8>,
-    /// Longest line and longest CSV record, in bytes. A limit is needed because a file without line
-    /// ends must not fill the memory.
-    pub(crate) line_bytes_max: u64,
+    /// Longest line and longest CSV record, in bytes, if not [`LINE_BYTES_MAX`].
+    pub(crate) line_bytes_max: Option<u64>,
     /// A carriage return before the line end belongs to the line end.
     pub(crate) crlf: bool,
     /// A UTF-8 byte order mark at the beginning is left out.
     pub(crate) bom: bool,
     /// SOSD: bits of a key.
     pub(crate) key_bits: Option<u32>,
+    /// Keys and values are escaped text, which the caller takes the escapes out of.
+    pub(crate) escaped: bool,
 }
+
+/// Longest line and longest CSV record: a file without line ends must not fill the memory.
+const LINE_BYTES_MAX: u64 = 256 << 20;
 
 impl Options {
     /// A reader of `input`. Options that the format does not have are refused, not ignored.
@@ -118,12 +122,15 @@ impl Options {
         refuse(self.crlf, "--crlf", &[Tsv, Lines])?;
         refuse(self.bom, "--bom", &[Tsv, Lines])?;
         refuse(self.key_bits.is_some(), "--key-bits", &[Sosd])?;
+        refuse(self.escaped, "--escaped", &[Tsv, Csv, Jsonl, Lines])?;
+        refuse(self.line_bytes_max.is_some(), "--line-limit", &[Tsv, Csv, Jsonl, Lines])?;
+        let line_bytes_max = self.line_bytes_max.unwrap_or(LINE_BYTES_MAX);
 
         let first_column = || Selectors::first_column();
         let key = self.key.clone();
         match self.format {
             Tsv => {
-                let mut lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
+                let mut lines = lines::LineReader::new(input, line_bytes_max, self.crlf);
                 if self.header || self.bom {
                     // Names are text. Without a header the first line is content, whatever its
                     // bytes.
@@ -135,21 +142,19 @@ impl Options {
             Csv => {
                 let key = key.unwrap_or_else(first_column);
                 let delimiter = self.delimiter.unwrap_or(b',');
-                let lines =
-                    lines::LineReader::new(input, self.line_bytes_max, false).without_byte_order_mark();
+                let lines = lines::LineReader::new(input, line_bytes_max, false).without_byte_order_mark();
                 Ok(Box::new(csv::Csv::new(lines, delimiter, &key, self.value.as_ref(), self.header)?))
             }
             Jsonl => {
                 let key = key
                     .ok_or_else(|| Failure::Usage("--format jsonl needs --key FIELD[,FIELD..]".to_owned()))?;
                 // JSON itself allows a carriage return after the object.
-                let lines =
-                    lines::LineReader::new(input, self.line_bytes_max, false).without_byte_order_mark();
+                let lines = lines::LineReader::new(input, line_bytes_max, false).without_byte_order_mark();
                 Ok(Box::new(jsonl::Jsonl::new(lines, &key, self.value.as_ref())))
             }
             Sosd => Ok(Box::new(sosd::Sosd::new(input, self.key_bits)?)),
             Lines => {
-                let lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
+                let lines = lines::LineReader::new(input, line_bytes_max, self.crlf);
                 let lines = if self.bom { lines.without_byte_order_mark() } else { lines };
                 Ok(Box::new(lines::Lines::new(lines)))
             }
@@ -194,10 +199,11 @@ mod tests {
             value: None,
             header: false,
             delimiter: None,
-            line_bytes_max: 1 << 20,
+            line_bytes_max: (format != Format::Sosd).then_some(1 << 20),
             crlf: false,
             bom: false,
             key_bits: None,
+            escaped: false,
         }
     }
 
@@ -271,7 +277,7 @@ mod tests {
     fn lines_over_the_limit_are_bad_and_the_rest_goes_on() {
         let long = "longer than 5 bytes (--line-limit)";
         let mut limited = options(Format::Lines, "");
-        limited.line_bytes_max = 5;
+        limited.line_bytes_max = Some(5);
         assert_eq!(
             read(&limited, b"12345\n123456\nshort\n123456789012345\nend\n1234567").unwrap(),
             [

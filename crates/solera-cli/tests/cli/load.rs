@@ -287,6 +287,27 @@ fn a_load_may_choose_index_and_compression_of_a_new_keyspace() {
     }
 }
 
+/// Symptom: `--index` or `--compression` alone gave the default keyspace the default of the other,
+/// any other keyspace that was there refused both, and a load of one that it had made could not be
+/// gone on with "with the same arguments". Cause: only a new keyspace could be given a layout.
+#[test]
+fn a_keyspace_that_is_there_takes_index_and_compression_from_then_on() {
+    let solera = Solera::new();
+    let index = |keyspace: &str| {
+        let told = solera.run(["stats", "--keyspace", keyspace, "--json"]).ok();
+        serde_json::from_str::<Value>(told.lines().last().unwrap()).unwrap()["index"].clone()
+    };
+    solera.write("in.txt", "a\nb\n");
+    for keyspace in ["default", "other"] {
+        let load = ["load", "--keyspace", keyspace, "--create-keyspace", "in.txt", "--bad-lines", "bad"];
+        solera.run([&load[..], &["--index", "s-tree"]].concat()).ok();
+        solera.run([&load[..], &["--compression", "none"]].concat()).ok();
+        assert_eq!(index(keyspace), "s-tree");
+        solera.run([&load[..], &["--index", "binary", "--resume"]].concat()).ok();
+        assert_eq!(index(keyspace), "binary");
+    }
+}
+
 #[test]
 fn a_killed_load_leaves_a_prefix() {
     let solera = Solera::new();
@@ -411,6 +432,34 @@ fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
         assert_eq!(solera.run(["scan", "--keys-only", "--raw"]).ok(), lines);
         assert!(solera.run(["load", "--resume", "in.txt"]).fails(2).contains("no load that was stopped"));
     }
+}
+
+/// Symptom: Ctrl-C twice ended a load without a word. Cause: the second signal ended the process at
+/// once. Cure: it does, but says how to go on.
+#[cfg(unix)]
+#[test]
+fn a_load_that_two_signals_stop_says_how_to_go_on() {
+    let solera = Solera::new();
+    let mut load = solera.command(["load", "--format", "lines", "-"]);
+    let load = load.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = load.spawn().unwrap();
+    // More never comes: the load waits for it.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all("line\n".repeat(100_000).as_bytes()).unwrap();
+    while solera.notes().is_empty() {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let interrupt = || std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(interrupt().success());
+    // Signals that come together are one.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(interrupt().success());
+    let stopped = child.wait_with_output().unwrap();
+    drop(input);
+    let message = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{message}");
+    assert!(message.contains("what was written before is in") && message.contains("--resume"), "{message}");
 }
 
 /// Symptom: where the system took no more bytes, a load said "writes resume by themselves", though

@@ -208,6 +208,57 @@ fn an_absurd_number_is_refused_with_what_is_legal() {
     }
 }
 
+/// Symptom: `load --line-limit` and `--escaped` of a SOSD file were ignored, or took escapes out of
+/// binary keys; an empty `--why` and an empty value of a knob were taken. Cause: nobody looked.
+#[test]
+fn an_option_that_means_nothing_there_or_says_nothing_is_refused() {
+    let solera = filled();
+    solera.write("keys.sosd", [1u64.to_le_bytes(), 92u64.to_le_bytes()].concat());
+    let before = solera.files();
+    let load = ["load", "--dir", "new", "--format", "sosd", "keys.sosd"];
+    for (args, told) in [
+        ([&load[..], &["--escaped"]].concat(), "--escaped means nothing with --format sosd"),
+        ([&load[..], &["--line-limit", "5"]].concat(), "--line-limit means nothing with --format sosd"),
+        (vec!["control", "set", "run_limit=", "--why", "x"], "run_limit is set to nothing"),
+        (vec!["control", "set", "run_limit=4", "--why="], "--why"),
+    ] {
+        let message = solera.run(&args).fails(2);
+        assert!(message.contains(told), "{args:?}: {message}");
+    }
+    assert_eq!(solera.files(), before, "nothing was made or changed");
+    solera.run(load).ok();
+}
+
+/// Symptom: "No space left on device (os error 28) at path \"/.../.solera-new-Cpt0Zh\"". Cause: the
+/// file has another name until it is whole, and a library said so.
+#[cfg(unix)]
+#[test]
+fn a_file_that_cannot_be_written_is_called_by_its_name() {
+    let solera = filled();
+    let shell = format!("ulimit -f 0; exec {} explain --dir db --page saved", env!("CARGO_BIN_EXE_solera"));
+    let ran = Command::new("sh").args(["-c", &shell]).current_dir(solera.path("")).output().unwrap();
+    let message = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(7), "{message}");
+    assert!(message.starts_with("solera: cannot write saved: ") && !message.contains("new-"), "{message}");
+}
+
+/// Symptom: `put` to a link that leads nowhere said "File exists", and so did `checkpoint`.
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_called_so() {
+    let solera = filled();
+    std::os::unix::fs::symlink("nowhere", solera.path("link")).unwrap();
+    let told = |args: &[&str], status| {
+        let message = solera.run(args).fails(status);
+        assert!(message.contains("link is a link that leads nowhere"), "{args:?}: {message}");
+    };
+    told(&["put", "--dir", "link", "k", "v"], 6);
+    told(&["load", "--dir", "link", "two.tsv"], 6);
+    told(&["get", "--dir", "link", "k"], 6);
+    told(&["checkpoint", "link"], 2);
+    assert!(!solera.path("nowhere").exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn arguments_that_are_no_text_are_keys_and_paths_and_else_refused() {

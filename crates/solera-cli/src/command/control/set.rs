@@ -15,6 +15,7 @@ use crate::{
     target::Place,
     units,
 };
+use clap::builder::NonEmptyStringValueParser;
 use solera::{
     Error,
     control::{Change, Changed, Knob, Scope, Value, knob},
@@ -31,7 +32,7 @@ pub(crate) struct Set {
     #[arg(value_name = "KNOB=VALUE", required = true, value_parser = setting)]
     settings: Vec<(&'static Knob, Option<Value>)>,
     /// Why, for the history
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     why: String,
     /// Who, for the history [default: the user's name, as USER tells it]
     #[arg(long, value_name = "TEXT")]
@@ -54,6 +55,9 @@ pub(crate) struct Set {
 fn setting(text: &str) -> Result<(&'static Knob, Option<Value>), String> {
     let (name, value) = text.split_once('=').ok_or("a setting is KNOB=VALUE, such as run_limit=4")?;
     let knob = knob::find(name).map_err(|error| error.to_string())?;
+    if value.is_empty() {
+        return Err(format!("{name} is set to nothing; `default` undoes what was set before"));
+    }
     Ok((knob, (value != "default").then(|| Value::parse(value))))
 }
 

@@ -17,6 +17,7 @@ mod summary;
 use crate::{
     failure::{Failure, Outcome, Result},
     given::unless_another,
+    signal,
     target::operating_system,
 };
 use solera::{
@@ -56,6 +57,14 @@ impl Trace {
             Command::Show(command) => command.run(),
             Command::Replay(command) => command.run(),
         }
+    }
+}
+
+/// Fails if a signal has asked to stop a command that watches for them.
+fn go_on() -> Result<(), Error> {
+    match signal::stop_asked() {
+        true => Err(Error::Closed),
+        false => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@
 //! Caller: `command::trace`.
 
 use super::{
-    read_trace, remark,
+    go_on, read_trace, remark,
     summary::{Names, Summary},
 };
 use crate::{
@@ -101,24 +101,20 @@ const WAIT_NS_MIN: u64 = 20_000;
 /// Between two looks whether a signal has come.
 const WAIT_NS_MAX: u64 = 100_000_000;
 
-/// Fails if a signal has asked to stop; [`stopped`] says so.
-fn go_on() -> Result<(), Error> {
-    match signal::stop_asked() {
-        true => Err(Error::Closed),
-        false => Ok(()),
-    }
-}
-
-/// The failure of a replay that has done so many operations, if a signal is the reason.
-fn stopped(failure: Failure, done: u64, summary: &Summary) -> Failure {
+/// The failure of a replay that has done so many operations of those that were counted, if a signal
+/// is the reason.
+fn stopped(failure: Failure, done: Option<(u64, &Summary)>) -> Failure {
     if !signal::stop_asked() {
         return failure;
     }
-    Failure::Interrupted(format!(
-        "stopped by a signal; {} of {} done",
-        units::count(done),
-        units::plural(summary.operations(), "operation")
-    ))
+    Failure::Interrupted(match done {
+        None => "stopped by a signal; nothing is done".to_owned(),
+        Some((done, summary)) => format!(
+            "stopped by a signal; {} of {} done",
+            units::count(done),
+            units::plural(summary.operations(), "operation")
+        ),
+    })
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -132,7 +128,8 @@ impl Replay {
         let bytes = std::fs::metadata(&self.file).ok().map(|file| file.len());
         let bar = progress::bar(bytes);
         bar.set_message("counting");
-        let (summary, ending) = Summary::read(&self.file, &bar)?;
+        let counted = Summary::read(&self.file, &bar);
+        let (summary, ending) = counted.map_err(|failure| stopped(failure, None))?;
         let mut options = Options::new();
         if let Some(memory) = self.memory {
             options = options.memory(memory);
@@ -151,7 +148,8 @@ impl Replay {
         let mut replaying = Replaying::new(db, &summary, &clock);
         if self.preload {
             bar.set_message("preloading");
-            self.preload(&mut replaying, &summary, &bar).map_err(|failure| stopped(failure, 0, &summary))?;
+            self.preload(&mut replaying, &summary, &bar)
+                .map_err(|failure| stopped(failure, Some((0, &summary))))?;
         }
         bar.set_message("replaying");
         bar.set_position(0);
@@ -167,7 +165,8 @@ impl Replay {
             go_on()?;
             replaying.step(traced)
         });
-        replayed.map_err(|failure| stopped(failure, replaying.done.operations(), &summary))?;
+        let done = replaying.done.operations();
+        replayed.map_err(|failure| stopped(failure, Some((done, &summary))))?;
         bar.finish_and_clear();
         let seconds = (clock.monotonic_ns() - begun_ns) as f64 / 1e9;
         let (db, done) = (replaying.db, replaying.done);

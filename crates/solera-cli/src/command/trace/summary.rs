@@ -10,7 +10,7 @@
 //! Callers: `trace show`; `trace replay` takes its beginning, what keyspaces merge, and lengths to
 //! preload from it, and `Names`.
 
-use super::read_trace;
+use super::{go_on, read_trace};
 use crate::failure::Result;
 use indicatif::ProgressBar;
 use solera::{
@@ -79,6 +79,7 @@ impl Summary {
         let (mut summary, mut names) = (Summary::default(), Names::default());
         let ending = read_trace(path, |traced| {
             bar.set_position(traced.offset);
+            go_on()?;
             let name = names.of(&traced.operation);
             summary.add(name, traced);
             Ok(())
