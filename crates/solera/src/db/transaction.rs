@@ -104,7 +104,7 @@ impl Transaction {
     /// read set, present or absent.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Keyspace::get`], and [`Error::TooLarge`] for a key that is longer than any may be.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.get_bytes(keyspace, key.as_ref())
     }
@@ -154,7 +154,7 @@ impl Transaction {
     /// is found.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Transaction::get`].
     pub fn get_into(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         let Some(found) = self.get(keyspace, key)? else { return Ok(false) };
         value.clear();
@@ -165,7 +165,7 @@ impl Transaction {
     /// The values of several keys, in their order; all join the read set.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         keys.iter().try_for_each(|key| check_sizes(key.as_ref(), 0))?;
         let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
@@ -187,7 +187,7 @@ impl Transaction {
     /// Whether `key` has a value; it joins the read set.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Transaction::get`].
     pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(keyspace, key)?.is_some())
     }
