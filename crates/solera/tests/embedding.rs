@@ -589,6 +589,30 @@ fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
     assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
 }
 
+/// Symptom: a new database in a directory with a file LOCK of somebody's, or with a link of that
+/// name, emptied it. Cause: the writer's process number is written there. Cure: only into a file
+/// that is empty or has one.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the file is another program's")]
+fn a_file_that_is_called_as_the_lock_is_locked_and_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = dir.path().join("LOCK");
+    for letter in ["of a friend", "123456789012345678901"] {
+        fs::write(&lock, letter).unwrap();
+        let db = opened(dir.path());
+        db.put("k", "v").unwrap();
+        assert!(matches!(Db::open(dir.path()), Err(Error::Locked { pid: None, .. })));
+        db.close().unwrap();
+        assert_eq!(fs::read(&lock).unwrap(), letter.as_bytes());
+    }
+    // What a killed process left is no letter.
+    fs::write(&lock, "1234567").unwrap();
+    let db = opened(dir.path());
+    assert_eq!(fs::read(&lock).unwrap(), std::process::id().to_string().as_bytes());
+    db.close().unwrap();
+    assert_eq!(fs::read(&lock).unwrap(), b"");
+}
+
 #[test]
 fn a_write_buffer_in_a_shape_is_obeyed_or_refused() {
     let dir = tempfile::tempdir().unwrap();

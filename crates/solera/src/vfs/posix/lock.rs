@@ -22,13 +22,19 @@ use std::{
 const PID_BYTES_MAX: u64 = 20;
 
 /// The lock of a writer.
-pub(super) struct Exclusive(File);
+pub(super) struct Exclusive {
+    file: File,
+    /// The file was empty or had a process number in it. Another one is somebody's who calls it so,
+    /// and is not written over.
+    is_ours: bool,
+}
 
 impl Exclusive {
     /// Locks `file`, which lies at `path`.
     pub(super) fn of(file: File, path: &Path) -> Result<Exclusive> {
         held(file.try_lock(), &file, path)?;
-        let mut lock = Exclusive(file);
+        let is_ours = content(&file).is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let mut lock = Exclusive { file, is_ours };
         // Only so that other processes can name the holder: where it cannot be written, no holder
         // is named.
         let _ = lock.write(&std::process::id().to_string());
@@ -36,16 +42,19 @@ impl Exclusive {
     }
 
     fn write(&mut self, text: &str) -> std::io::Result<()> {
-        self.0.set_len(0)?;
-        self.0.rewind()?;
-        self.0.write_all(text.as_bytes())
+        if !self.is_ours {
+            return Ok(());
+        }
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(text.as_bytes())
     }
 }
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
         let _ = self.write("");
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
     }
 }
 
@@ -84,10 +93,16 @@ pub(super) fn owner_of(path: &Path) -> Option<u32> {
 
 /// The process that the file names. One that was killed may stand there still: it is named only
 /// while it lives, as far as that can be seen.
-fn owner(mut file: &File) -> Option<u32> {
-    let mut text = String::new();
-    file.rewind().ok()?;
-    file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+fn owner(file: &File) -> Option<u32> {
+    let text = content(file)?;
     let pid = text.parse().ok()?;
     (!cfg!(target_os = "linux") || Path::new("/proc").join(&text).exists()).then_some(pid)
+}
+
+/// What is in the file, if it is text and not too long for a process number.
+fn content(mut file: &File) -> Option<String> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(PID_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 <= PID_BYTES_MAX).then_some(text)
 }
