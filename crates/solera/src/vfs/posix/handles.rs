@@ -8,9 +8,10 @@
 //! `will_need` has the system begin to read. A file of direct reads has a second file for that,
 //! which goes through the system's cache. `read_needed` reads there, and has that cache forget it.
 //!
-//! What must hold: the counter `open` is the number of files that have a descriptor, and each has a
-//! place in the ring. There is one `Handles` for a process. A read under way keeps its descriptor,
-//! so there may be as many more as threads.
+//! What must hold: the counter `open` is the number of files that have a descriptor or are about to
+//! get one. Each that has one has a place in the ring. Files are opened without the lock of the
+//! ring. There is one `Handles` for a process. A read under way keeps its descriptor, so there may
+//! be as many more as threads.
 //!
 //! Callers: `vfs::posix` (`open`, `open_direct`; `with_descriptor` for creations, locks, lists and
 //! directory syncs). Value files call `will_need` and `read_needed`, by `ReadFile`.
@@ -169,19 +170,24 @@ impl PosixReadFile {
             return Ok(file);
         }
         while handles.open.load(Ordering::Relaxed) >= handles.max && handles.close_one(&mut ring) {}
+        handles.open.fetch_add(1, Ordering::Relaxed);
+        drop(ring);
+        // A file system may take long for it, for which no other file is to wait.
         #[expect(clippy::disallowed_methods, reason = "a part of the one place that asks the machine")]
-        let open = || match self.alignment {
+        let opened = handles.with_descriptor(|| match self.alignment {
             Some(_) => direct::open(&self.path),
             None => File::open(&self.path),
-        };
-        let file = loop {
-            match open() {
-                Err(error) if is_exhausted(&error) && handles.close_one(&mut ring) => {}
-                opened => break Arc::new(opened?),
+        });
+        let mut ring = handles.ring.lock();
+        let file = match (self.file.load_full(), opened) {
+            (None, Ok(file)) => Arc::new(file),
+            (faster, opened) => {
+                handles.open.fetch_sub(1, Ordering::Relaxed);
+                // If there is one, another thread has opened it meanwhile.
+                return faster.map_or_else(|| opened.map(Arc::new), Ok);
             }
         };
         self.file.store(Some(file.clone()));
-        handles.open.fetch_add(1, Ordering::Relaxed);
         if ring.len() > 2 * handles.open.load(Ordering::Relaxed) + DEAD_PLACES_MAX {
             ring.retain(|place| place.strong_count() > 0);
         }
@@ -310,6 +316,37 @@ mod tests {
             }
         }
         drop(opened);
+        assert_eq!(handles.open.load(Ordering::Relaxed), 0);
+    }
+
+    /// Symptom: while a file system took long to open one file, no other was opened in the process,
+    /// on whatever file system. Cause: files were opened under the lock of all. Cure: beside it.
+    #[cfg(unix)]
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn no_file_waits_for_another_to_be_opened() {
+        use std::{process::Command, sync::mpsc, thread, time::Duration};
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(3)));
+        let paths = files(dir.path(), 20);
+        // Whoever opens a pipe to read waits for one that writes.
+        let pipe = dir.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (opened, waits) = mpsc::channel();
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| handles.open(&pipe).map(drop));
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                let read =
+                    paths.iter().all(|path| !read_all(&*handles.open(path).unwrap()).unwrap().is_empty());
+                opened.send(read).unwrap();
+            });
+            let read = waits.recv_timeout(Duration::from_secs(60));
+            // One to read and to write never waits.
+            drop(std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
+            assert_eq!(read, Ok(true));
+            slow.join().unwrap().unwrap();
+        });
         assert_eq!(handles.open.load(Ordering::Relaxed), 0);
     }
 
