@@ -38,6 +38,7 @@ static LARGE_GIVEN: AtomicUsize = AtomicUsize::new(0);
 /// Pieces from this size on count as large.
 const LARGE_BYTES: usize = 1 << 20;
 /// What the allocator may keep at the end of a heap where large pieces are mapped.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 const HEAP_END_BYTES: usize = 2 << 20;
 
 /// What every piece is aligned to: a cache line.
