@@ -1,5 +1,5 @@
 //! What every engine must do to be measured: the traits `Engine`, an open database, and `Reader`.
-//! `Setting` is what an engine is opened with.
+//! `Setting` is what an engine is opened with, `Asked` what a run sets of it beside that.
 //!
 //! What must hold:
 //! - All engines get the same `Setting`. An adapter leaves out what its engine cannot obey.
@@ -12,7 +12,7 @@
 //! Callers: the files in `engines` implement both traits; the phases in `child` call them. The
 //! whole crate uses its `Result`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 /// Whatever an engine says went wrong.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -40,6 +40,45 @@ pub struct Setting {
     pub readers: usize,
     /// Whether it is opened to be scanned from end to end. An engine may tell the system.
     pub to_scan: bool,
+    /// Settings of the engine's own that this run asks for, by name; see [`Asked`].
+    pub asked: Asked,
+}
+
+/// Settings of an engine's own that a run asks for instead of what its adapter would set. Which
+/// there are is the adapter's to say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked(Vec<(String, String)>);
+
+impl Asked {
+    /// An engine's name, and what is asked for: `NAME`, or `NAME:SETTING=VALUE+SETTING=VALUE`.
+    pub fn of(text: &str) -> Result<(&str, Asked)> {
+        let Some((name, settings)) = text.split_once(':') else { return Ok((text, Asked::default())) };
+        let one = |setting: &str| -> Result<(String, String)> {
+            let (name, value) =
+                setting.split_once('=').ok_or_else(|| format!("{setting:?} is no NAME=VALUE"))?;
+            Ok((name.into(), value.into()))
+        };
+        Ok((name, Asked(settings.split('+').map(one).collect::<Result<_>>()?)))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&name[..], &value[..]))
+    }
+
+    /// The value of this one, if it is asked for.
+    pub fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let Some((_, value)) = self.all().find(|(asked, _)| *asked == name) else { return Ok(None) };
+        Ok(Some(value.parse().map_err(|_| format!("{value:?} cannot be the value of {name}"))?))
+    }
+
+    /// Refuses what is not among these.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        match self.all().find(|(name, _)| !known.contains(name)) {
+            Some((name, _)) => Err(format!("no setting {name:?} here; there are {known:?}").into()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Arms that keep values apart from keys do so with values of so many bytes or more, all alike: the
@@ -95,4 +134,23 @@ pub trait Reader {
         backwards: bool,
         entry: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_may_be_asked_for_with_settings_of_its_own() {
+        let (name, asked) = Asked::of("rocksdb-blob:cutoff=0.1+buffer=2097152").unwrap();
+        assert_eq!(name, "rocksdb-blob");
+        assert_eq!(asked.get::<f64>("cutoff").unwrap(), Some(0.1));
+        assert_eq!(asked.get::<usize>("buffer").unwrap(), Some(2 << 20));
+        assert_eq!(asked.get::<usize>("other").unwrap(), None);
+        assert!(asked.get::<usize>("cutoff").is_err());
+        assert!(asked.only(&["cutoff", "buffer", "more"]).is_ok());
+        assert!(asked.only(&["cutoff"]).is_err());
+        assert_eq!(Asked::of("fjall").unwrap(), ("fjall", Asked::default()));
+        assert!(Asked::of("fjall:").is_err() && Asked::of("fjall:a=1+b").is_err());
+    }
 }

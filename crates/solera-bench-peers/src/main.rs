@@ -2,8 +2,9 @@
 //! one run.
 //!
 //! It owns the command line (`Cli`): `compare` engines, `measure` what aims ask for, tell the
-//! `aims`, count `instructions`, write a `report`. Two hidden commands are for its own children:
-//! `compare` and `measure` start `serve`, `instructions` starts `once`.
+//! `aims`, count `instructions`, do `updates`, write a `report`. Three hidden commands are for its
+//! own children: `compare` and `measure` start `serve`, `updates` starts `updates-once`, and
+//! `instructions` starts `once`.
 //!
 //! What must hold: `compare` and `measure` run phases in the order of `Phase`, whatever order was
 //! asked for. They always have `load-random` among them, since the phases behind that use the
@@ -22,6 +23,7 @@ mod pieces;
 mod process;
 mod report;
 mod source;
+mod updates;
 
 use clap::{Parser, Subcommand};
 use compare::{Memory, Results, SetResults};
@@ -76,6 +78,9 @@ enum Cli {
         #[arg(long, default_value = "instructions.json")]
         json: PathBuf,
     },
+    /// Update keys by Zipf's law, three times as often as there are pairs, and tell what that
+    /// writes and takes
+    Updates(Updates),
     /// Write results as a Markdown page with pictures
     Report {
         /// What `compare --json` wrote, one run or several
@@ -94,6 +99,12 @@ enum Hidden {
     /// One engine under measurement: the child of compare
     #[command(hide = true)]
     Serve {
+        /// What to do, as JSON
+        task: String,
+    },
+    /// One engine under updates: the child of updates
+    #[command(hide = true)]
+    UpdatesOnce {
         /// What to do, as JSON
         task: String,
     },
@@ -171,6 +182,41 @@ struct Compare {
 }
 
 #[derive(Debug, clap::Args)]
+struct Updates {
+    /// Engines, with commas between them; each may have settings of its own behind a colon, with +
+    /// between them: rocksdb-blob:blob_garbage_collection_age_cutoff=0.1+write_buffer_size=2097152
+    #[arg(long, value_delimiter = ',', default_value = "solera-values,rocksdb-blob,fjall-values")]
+    engines: Vec<String>,
+    /// Pairs
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    n: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 1016, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    value_bytes: u32,
+    /// Reads among the updates of each phase, and at rest
+    #[arg(long, default_value_t = 40_000)]
+    lookups: u64,
+    /// Repeats
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Memory budget of each engine as a part of the live bytes, 8 MiB at least
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    memory_part: u64,
+    /// Read tables past the system's page cache (O_DIRECT), in the engines that can
+    #[arg(long)]
+    direct: bool,
+    /// Seed of data and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the databases are made [default: the system's directory for temporary files]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The page; it is written anew after each engine
+    #[arg(long, default_value = "peers-updates.md")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
 struct Measure {
     /// Which pieces [default: all]
     pieces: Vec<String>,
@@ -208,8 +254,10 @@ fn main() -> ExitCode {
         Cli::Instructions { engines, phases, data, operations, json } => {
             count(&engines, &phases, &data, operations, &json)
         }
+        Cli::Updates(updates) => update(updates),
         Cli::Report { results, out } => write_report(&results, &out),
         Cli::Hidden(Hidden::Serve { task }) => child::serve(&task),
+        Cli::Hidden(Hidden::UpdatesOnce { task }) => updates::once(&task),
         Cli::Hidden(Hidden::Once { task, phase, passes }) => instructions::once(&task, phase, passes),
     };
     match done {
@@ -254,6 +302,23 @@ fn run(compare: Compare) -> engine::Result<()> {
     let results = compare::run(&comparison, &|results| write(results, &compare.json))?;
     println!("{}", report::markdown(&[results], None));
     Ok(())
+}
+
+fn update(asked: Updates) -> engine::Result<()> {
+    let directory = scratch(asked.dir.as_ref())?;
+    let updates = updates::Updates {
+        engines: asked.engines,
+        pairs: asked.n,
+        value_bytes: asked.value_bytes as usize,
+        lookups: asked.lookups,
+        repeats: asked.repeat.max(1),
+        memory_part: asked.memory_part,
+        direct: asked.direct,
+        seed: asked.seed,
+        directory: directory.path().to_owned(),
+        command: command(),
+    };
+    updates::run(&updates, &mut |document| updates::write(document, &asked.out))
 }
 
 fn run_pieces(measure: &Measure) -> engine::Result<()> {

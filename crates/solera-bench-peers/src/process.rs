@@ -1,14 +1,14 @@
 //! What the system knows of this process and its files: `resident_bytes`, `cpu_seconds`,
-//! `written_bytes`, `read_calls`, `directory_bytes`.
+//! `written_bytes`, `handed_bytes`, `read_calls`, `directory_bytes`.
 //!
 //! `files` lists a directory's files; `cache_files` and `uncache_files` bring them into the page
-//! cache and put them out. `settle_device` waits until the device has all that any process has
-//! written so far.
+//! cache and put them out; `drop_cached` puts them out while an engine works. `settle_device` waits
+//! until the device has all that any process has written so far.
 //!
 //! What must hold: Linux only. What the system does not tell of the process reads as 0; functions
 //! on files return the error. `resident_bytes` first gives freed memory back to the system (glibc).
 //!
-//! Callers: the phases in `child`; `engines::surrealkv`, to see whether the process is idle.
+//! Callers: the phases in `child`; `updates::course`; `engines::surrealkv`, to see whether the process is idle.
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,11 @@ pub fn settle_device() {
 /// once until it is written.
 pub fn written_bytes() -> u64 {
     of_io("write_bytes:")
+}
+
+/// Bytes that the process has handed to calls that write so far.
+pub fn handed_bytes() -> u64 {
+    of_io("wchar:")
 }
 
 /// Calls of the process to read from files so far, and the few that asking this takes.
@@ -98,14 +103,31 @@ pub fn uncache_files(directory: &Path) -> std::io::Result<()> {
     })
 }
 
-/// Bytes that the files under a directory take on disk.
+/// Bytes that the files under a directory take on disk. What an engine removes meanwhile takes
+/// nothing.
 pub fn directory_bytes(directory: &Path) -> std::io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        let data = entry.metadata()?;
+        let Ok(data) = entry.metadata() else { continue };
         bytes += if data.is_dir() { directory_bytes(&entry.path())? } else { data.blocks() * 512 };
     }
     Ok(bytes)
+}
+
+/// Drops what the page cache holds of the files under a directory and is on the device, while an
+/// engine works on them.
+pub fn drop_cached(directory: &Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            drop_cached(&path)?;
+        } else if let Ok(file) = std::fs::File::open(&path) {
+            // SAFETY: the descriptor is open, and the advice changes no byte of the file.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        }
+    }
+    Ok(())
 }

@@ -20,7 +20,7 @@ use super::{
     with_cpu,
 };
 use crate::{
-    engine::{Engine, Result, Setting},
+    engine::{Asked, Engine, Result, Setting},
     engines,
     phase::{Measured, Phase},
     process,
@@ -46,6 +46,7 @@ impl Child<'_> {
             lz4: self.task.lz4,
             readers: self.task.threads.max(PAIR),
             to_scan,
+            asked: Asked::default(),
         }
     }
 

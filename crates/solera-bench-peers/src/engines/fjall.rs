@@ -18,8 +18,14 @@ use fjall::{
 };
 use std::time::Duration;
 
-/// A memtable that fits the last-level cache, as for RocksDB.
-const MEMTABLE_BYTES: u64 = 16 << 20;
+/// A memtable that fits the last-level cache, as for RocksDB, or a sixteenth of a budget that has
+/// little to give.
+const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
+const MEMTABLE_SHARE: u64 = 16;
+/// Memtables that the cache leaves room for.
+const MEMTABLES: u64 = 4;
+/// What a run may ask for: the names of fjall's own settings.
+const SETTINGS: [&str; 4] = ["max_memtable_size", "staleness_threshold", "age_cutoff", "file_target_size"];
 
 pub struct Fjall {
     database: Database,
@@ -28,18 +34,32 @@ pub struct Fjall {
 
 impl Fjall {
     /// Opens a database; `values_apart`: large values lie in blob files. Which of these are
-    /// rewritten is left to fjall: those of which a third is stale, but for the newest fifth.
+    /// rewritten is left to fjall, unless a run asks for something else.
     pub fn open(setting: &Setting, values_apart: bool) -> Result<Self> {
-        let cache_bytes = setting.memory_bytes.saturating_sub(4 * MEMTABLE_BYTES);
+        let asked = &setting.asked;
+        asked.only(&SETTINGS)?;
+        let memtable_bytes = asked
+            .get("max_memtable_size")?
+            .unwrap_or((setting.memory_bytes / MEMTABLE_SHARE).clamp(1 << 20, MEMTABLE_BYTES_MAX));
+        let cache_bytes = setting.memory_bytes.saturating_sub(MEMTABLES * memtable_bytes);
         let database =
             Database::builder(&setting.directory).cache_size(cache_bytes).worker_threads(2).open()?;
         let compression = if setting.lz4 { CompressionType::Lz4 } else { CompressionType::None };
-        let apart = values_apart.then(|| {
-            KvSeparationOptions::default().separation_threshold(VALUES_APART_BYTES).compression(compression)
-        });
+        let mut apart =
+            KvSeparationOptions::default().separation_threshold(VALUES_APART_BYTES).compression(compression);
+        if let Some(part) = asked.get("staleness_threshold")? {
+            apart = apart.staleness_threshold(part);
+        }
+        if let Some(part) = asked.get("age_cutoff")? {
+            apart = apart.age_cutoff(part);
+        }
+        if let Some(bytes) = asked.get("file_target_size")? {
+            apart = apart.file_target_size(bytes);
+        }
+        let apart = values_apart.then_some(apart);
         let options = move || {
             KeyspaceCreateOptions::default()
-                .max_memtable_size(MEMTABLE_BYTES)
+                .max_memtable_size(memtable_bytes)
                 .data_block_size_policy(BlockSizePolicy::all(4096))
                 .data_block_compression_policy(CompressionPolicy::all(compression))
                 // Indexes and filters always in memory, at every level.

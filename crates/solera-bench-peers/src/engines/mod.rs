@@ -49,6 +49,9 @@ pub fn compression(name: &str) -> Option<&'static str> {
     }
 }
 
+/// What the names of engines begin with that take settings of their own.
+const SETTABLE: [&str; 3] = ["solera", "rocksdb", "fjall"];
+
 /// The packages that the peers are, by [`LOCK`].
 const PACKAGES: [&str; 8] = [
     "rocksdb",
@@ -81,6 +84,9 @@ pub fn versions() -> String {
 /// # Errors
 /// If there is none, or it cannot be opened.
 pub fn open(name: &str, setting: &Setting) -> Result<Box<dyn Engine>> {
+    if !SETTABLE.iter().any(|engine| name.starts_with(engine)) {
+        setting.asked.only(&[])?;
+    }
     Ok(match name {
         "solera" => Box::new(solera::Solera::open(setting, solera::Way::Plain)?),
         "solera-values" => Box::new(solera::Solera::open(setting, solera::Way::ValuesApart)?),

@@ -4,6 +4,8 @@
 //! interpolation where keys lie evenly. `Blob` also keeps large values in blob files. `Paper` is
 //! set as in the DobLIX paper.
 //!
+//! A run may ask for any option that RocksDB can change while it is open, by RocksDB's own name.
+//!
 //! What must hold: a build whose checksums do not use the processor's instruction is refused, since
 //! RocksDB asks that when it is compiled. `SOLERA_PEERS_SLOW_ROCKSDB` allows it, to try the bench.
 //! Options of point reads are made once for each reader, those of a scan for each scan.
@@ -56,8 +58,10 @@ impl RocksDb {
             DBCompressionType::None
         });
         options.set_use_direct_reads(setting.direct);
-        let write_buffer_bytes =
-            (setting.memory_bytes as usize / WRITE_BUFFER_SHARE).clamp(1 << 20, WRITE_BUFFER_BYTES_MAX);
+        let asked = setting.asked.get("write_buffer_size")?;
+        let write_buffer_bytes = asked.unwrap_or(
+            (setting.memory_bytes as usize / WRITE_BUFFER_SHARE).clamp(1 << 20, WRITE_BUFFER_BYTES_MAX),
+        );
         let mut table = BlockBasedOptions::default();
         // Ten bits a key, like every other engine here.
         table.set_bloom_filter(10.0, false);
@@ -115,6 +119,10 @@ impl RocksDb {
             let search =
                 format!("{{index_block_search_type=kAuto;uniform_cv_threshold={UNIFORM_CV_THRESHOLD};}}");
             db.set_options(&[("block_based_table_factory", &search)])?;
+        }
+        let asked: Vec<_> = setting.asked.all().collect();
+        if !asked.is_empty() {
+            db.set_options(&asked)?;
         }
         Ok(RocksDb(db))
     }

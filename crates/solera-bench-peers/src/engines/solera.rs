@@ -11,7 +11,7 @@
 //! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
-use solera::{Compression, Db, Layout, Options};
+use solera::{Compression, Db, Layout, Options, Reclaim};
 
 /// How it keeps values, and how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,14 @@ impl Solera {
         let mut options = Options::new().memory(setting.memory_bytes).layout(layout);
         if way == Way::ValuesApart {
             options = options.separate_values_from(VALUES_APART_BYTES.into());
+        }
+        setting.asked.only(&["reclaim", "background_threads"])?;
+        if let Some(name) = setting.asked.get::<String>("reclaim")? {
+            let named = Reclaim::ALL.into_iter().find(|way| way.name() == name);
+            options = options.reclaim(named.ok_or_else(|| format!("no way to reclaim is called {name:?}"))?);
+        }
+        if let Some(threads) = setting.asked.get("background_threads")? {
+            options = options.background_threads(threads);
         }
         Ok(Solera { db: options.direct_reads(setting.direct).open(&setting.directory)?, way })
     }
