@@ -6,8 +6,8 @@
 //! `compaction::convert` does it. Their values go to one file for each class.
 //! For each way it prints values moved for each update, how often files were chosen, and the space
 //! at the peak and in the mean. Each choice costs a pass over the tables of pointers besides, of
-//! 19 bytes for each value of 1 KiB. Two sums say what is written with it, and what would be if
-//! only the pointers of moved values were written.
+//! 19 bytes for each value of 1 KiB. Three sums say what is written with it, what would be if only
+//! the pointers of moved values were written, and what if only a list of the moves were.
 //!
 //! `cargo run --release -p solera-bench --example victims -- [keys] [spare percent]`
 
@@ -23,6 +23,9 @@ const FREED_PARTS: usize = 8;
 const ENTRY_SHARE: f64 = 19.0 / 1024.0;
 /// A pointer that is written alone is merged later, so it is written so many times.
 const ALONE_TIMES: f64 = 2.5;
+/// Bytes of a place that a value has left and of the one that it has, for each byte of it: what a
+/// list of moves would hold, which is written once.
+const MOVE_SHARE: f64 = 8.0 / 1024.0;
 /// Of keys, how often they were put is counted up to so many; it is halved when as many values were
 /// put as so many times all.
 const COUNT_MAX: u8 = 15;
@@ -255,16 +258,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().collect();
     let number = |at: usize, default: usize| arguments.get(at).map_or(Ok(default), |text| text.parse());
     let (keys, spare) = (number(1, 100_000)?, number(2, 30)? as f64 / 100.0);
-    println!("| files by | classes | swing, copied | moved | choices | with tables | alone | peak | mean |");
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "| files by | classes | swing, copied | moved | choices | with tables | alone | listed | peak | mean |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for (rank, classes, parts) in [
         (Rank::Nothing, Classes::Halves, (32, 16)),
         (Rank::Number, Classes::One, (32, 16)),
         (Rank::Number, Classes::Halves, (32, 16)),
+        (Rank::Number, Classes::Halves, (32, 32)),
+        (Rank::Number, Classes::Halves, (32, 64)),
         (Rank::Number, Classes::Halves, (24, 12)),
         (Rank::Number, Classes::Halves, (16, 16)),
         (Rank::Number, Classes::Halves, (16, 12)),
         (Rank::Number, Classes::Halves, (16, 32)),
+        (Rank::Number, Classes::Counts, (32, 16)),
+        (Rank::Number, Classes::Counts, (32, 32)),
+        (Rank::Number, Classes::Counts, (32, 64)),
         (Rank::Number, Classes::Counts, (16, 16)),
         (Rank::Number, Classes::Counts, (16, 32)),
         (Rank::Written, Classes::Ages, (16, 16)),
@@ -276,9 +286,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let [moved, choices, peak, mean] = life(keys, spare, rank, classes, parts);
         let with_tables = moved + choices * ENTRY_SHARE / PHASES as f64;
         let alone = moved * (1.0 + ENTRY_SHARE * ALONE_TIMES);
+        let listed = moved * (1.0 + MOVE_SHARE);
         let (swing, copied) = parts;
         println!(
-            "| {rank:?} | {classes:?} | 1/{swing}, 1/{copied} | {moved:.3} | {choices} | {with_tables:.3} | {alone:.3} | {peak:.3} | {mean:.3} |"
+            "| {rank:?} | {classes:?} | 1/{swing}, 1/{copied} | {moved:.3} | {choices} | {with_tables:.3} | {alone:.3} | {listed:.3} | {peak:.3} | {mean:.3} |"
         );
     }
     Ok(())
