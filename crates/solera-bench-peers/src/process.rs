@@ -8,7 +8,8 @@
 //! What must hold: Linux only. What the system does not tell of the process reads as 0; functions
 //! on files return the error. `resident_bytes` first gives freed memory back to the system (glibc).
 //!
-//! Callers: the phases in `child`; `updates::course`; `engines::surrealkv`, to see whether the process is idle.
+//! Callers: the phases in `child`; `updates::course`; `engines::surrealkv`, to see whether the
+//! process is idle.
 
 use std::path::{Path, PathBuf};
 

@@ -73,8 +73,12 @@ pub fn versions() -> String {
     };
     let packages: Vec<String> = PACKAGES.iter().filter_map(version).collect();
     let flags = option_env!("CXXFLAGS").unwrap_or("no flags of their own");
+    let library = match option_env!("ROCKSDB_LIB_DIR") {
+        Some(_) => "; RocksDB is a library that was there, for any processor of the kind",
+        None => "",
+    };
     format!(
-        "{}; C and C++ compiled with {flags}; what is in Rust for any processor of the kind",
+        "{}; C and C++ compiled with {flags}{library}; what is in Rust for any processor of the kind",
         packages.join(", ")
     )
 }

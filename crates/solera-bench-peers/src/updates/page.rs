@@ -1,5 +1,5 @@
-//! What came of `updates` as a page: conditions, rates, latencies, bytes and space, reads and scans,
-//! and each peer beside the first engine.
+//! What came of `updates` as a page: conditions, each peer beside the first engine, bytes and space,
+//! rates, latencies, reads and scans.
 //!
 //! What must hold: figures of several repeats are medians with quartiles, or medians alone. A ratio
 //! is the first engine's median to the other's; which way is better stands beside it.
@@ -109,15 +109,16 @@ fn conditions(updates: &Updates) -> Section {
                  flushes and does what is due; its bytes are counted, its time is told apart. Repeats: {}, medians and \
                  quartiles.",
                 if updates.direct {
-                    "past it (O_DIRECT) by engines that can: Solera and RocksDB"
+                    "past the system's cache (O_DIRECT) by Solera and RocksDB, which can; fjall cannot"
                 } else {
                     "through the system's cache"
                 },
                 updates.repeats,
             ),
             "Bytes written are the system's count for the process (`write_bytes`): pages made dirty. Bytes handed over are \
-             those of calls that write (`wchar`). Space is what the files take on the device, looked at every 4,096 operations. \
-             What stands behind a colon in an engine's name was set for this run; all else is as in the other comparisons."
+             those of calls that write (`wchar`); what goes through mapped memory is not among them. Space is what the files take \
+             on the device, looked at every 4,096 operations. What stands behind a colon in an engine's name was set for this run; \
+             all else is as in the other comparisons."
                 .into(),
         ],
         ..Section::default()
