@@ -1,5 +1,5 @@
-//! What came of `updates` as a page: conditions, each peer beside the first engine, bytes and space,
-//! rates, latencies, reads and scans.
+//! What came of `updates` as a page: conditions, each peer beside the first engine, bytes and
+//! space, rates, latencies, reads and scans.
 //!
 //! What must hold: figures of several repeats are medians with quartiles, or medians alone. A ratio
 //! is the first engine's median to the other's; which way is better stands beside it.
