@@ -35,6 +35,9 @@ use tempfile::TempDir;
 
 /// A chosen budget holds this many times the data.
 const MEMORY_PER_DATA: u64 = 2;
+/// The same where all blocks are to be in the cache: it has less than half of a budget, and a block
+/// weighs somewhat more than its data.
+const IN_MEMORY_PER_DATA: u64 = 4;
 /// The least budget, in bytes.
 const MEMORY_BYTES_LEAST: u64 = 64 << 20;
 /// Reads of each block, about, that fill the cache.
@@ -280,11 +283,16 @@ impl Stored {
         Ok(stored)
     }
 
-    /// Opens it, and reads every block a few times, in no order.
+    /// Opens it, and reads every block a few times, in no order. All blocks are in the cache then.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if a block was read from its file twice: then the cache is too small for
+    /// them, and the slowest of its reads would be the system's.
     pub(super) fn open_in_memory(&self, set: &DataSet) -> Result<Subject> {
         let Stored { arm, blocks, directory, .. } = self;
         // No merge is to begin because the measurement reads, or because old versions may go now.
-        let db = options(arm, memory_of(set)).background_threads(0).open(directory.path())?;
+        let memory_bytes = memory_of(set) / MEMORY_PER_DATA * IN_MEMORY_PER_DATA;
+        let db = options(arm, memory_bytes).background_threads(0).open(directory.path())?;
         db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
         if db.default().stats().blocks != *blocks {
             return Err(Error::Config(format!("{}: opening it again changed the tables", arm.name)));
@@ -300,6 +308,11 @@ impl Stored {
             wrong += u64::from(!subject.right(Ask::Found, key, value)?);
         }
         subject.refuse_wrong(set, "the first reads", wrong)?;
+        let read = subject.counters().blocks_read;
+        if read > *blocks {
+            let what = format!("{}: {read} reads of {blocks} blocks filled the cache: it is too small", arm.name);
+            return Err(Error::Config(what));
+        }
         Ok(subject)
     }
 
