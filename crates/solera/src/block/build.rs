@@ -55,7 +55,8 @@ pub enum LastMile {
     /// The least-squares line of a block that ends where it is full.
     LeastSquares,
     /// [`LastMile::Hash`] in blocks where a key has the head of the key before it, so that heads do
-    /// not tell all; [`LastMile::LeastSquares`] in others.
+    /// not tell all, or where keys of several lengths go on behind their heads, as text does;
+    /// [`LastMile::LeastSquares`] in others.
     LeastSquaresOrHash,
     /// A hash index, for found keys; binary search for others, and in blocks of more than 255
     /// entries.
@@ -104,6 +105,14 @@ struct Extent {
     seqno_max: Seqno,
     /// Whether there is an entry that is not a put.
     kinds: bool,
+}
+
+impl Extent {
+    /// Whether keys go on behind their heads and have several lengths: so it is with text, whose
+    /// heads no line tells well. Where entries become fewer it may only cease to be so.
+    fn is_text(&self) -> bool {
+        self.tails > 0 && self.key_len_min < self.key_len_max
+    }
 }
 
 /// The layout that follows from an extent.
@@ -316,7 +325,7 @@ impl BlockBuilder {
     fn is_hashed(&self, extent: &Extent) -> bool {
         match self.last_mile {
             LastMile::Hash => true,
-            LastMile::LeastSquaresOrHash => extent.ties >= TIES_MIN,
+            LastMile::LeastSquaresOrHash => extent.ties >= TIES_MIN || extent.is_text(),
             LastMile::Halving | LastMile::Pla { .. } | LastMile::LeastSquares => false,
         }
     }
