@@ -6,8 +6,8 @@
 //!
 //! What must hold: none of them reads anything. No address is wrong; some are useless.
 //!
-//! Callers: `block`, `cache`, `filter`, `table::lookup`, `values::stretch` and `memtable::node`;
-//! `tree::read` takes 32 lookups through each step by them.
+//! Callers: `block`, `cache`, `filter`, `index::learned`, `table::lookup`, `values::stretch` and
+//! `memtable::node`; `tree::read` takes 32 lookups through each step by them.
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;

@@ -14,8 +14,14 @@ use super::{
     super::{separators::Separators, sorted::compare_with_prefix},
     bucket::{self, BUCKET},
 };
-use crate::codec::{DecodeError, Decoder, put_bytes, put_varint};
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    prefetch::prefetch_lines,
+};
 use std::cmp::Ordering;
+
+/// Cache lines of most buckets of paths.
+const BUCKET_LINES: usize = 4;
 
 /// Separators in buckets.
 #[derive(Clone, Debug)]
@@ -100,7 +106,10 @@ impl FrontCoded {
     /// How many separators of a bucket are not above `key`.
     #[inline]
     fn up_to(&self, number: usize, key: &[u8]) -> usize {
-        bucket::up_to(self.bucket(number), BUCKET.min(self.len() - number * BUCKET), key)
+        let bucket = self.bucket(number);
+        // A walk goes from tail to tail and would wait for each line anew.
+        prefetch_lines::<BUCKET_LINES>(bucket.as_ptr());
+        bucket::up_to(bucket, BUCKET.min(self.len() - number * BUCKET), key)
     }
 
     #[inline]
