@@ -163,19 +163,19 @@ impl Line {
     }
 }
 
-/// `product / by`, rounded up, `by` at least 1; `None` if it has more than 64 bits. It takes two
-/// divisions of 64 bits: one of 128 is a call.
+/// `product / by`, rounded up, `by` at least 1; `None` if it has more than 64 bits. It takes a
+/// division of 64 bits and one of 32: one of 128 is a call.
 #[inline]
 fn divided(product: u128, by: u16) -> Option<u64> {
     let (high, low, by) = ((product >> 64) as u64, product as u64, u64::from(by));
     if high >= by {
         return None;
     }
-    // The upper part has at most as many bits as `by` and 48.
+    // The upper part has at most as many bits as `by` and 48, what is left of it as many as `by`.
     let upper = high << 48 | low >> 16;
-    let lower = (upper % by) << 16 | low & 0xffff;
-    let quotient = ((upper / by) << 16) | (lower / by);
-    if lower % by == 0 { Some(quotient) } else { quotient.checked_add(1) }
+    let (lower, by_short) = (((upper % by) as u32) << 16 | (low & 0xffff) as u32, by as u32);
+    let quotient = ((upper / by) << 16) | u64::from(lower / by_short);
+    if lower % by_short == 0 { Some(quotient) } else { quotient.checked_add(1) }
 }
 
 /// What a query came to.
