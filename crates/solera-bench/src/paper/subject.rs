@@ -310,7 +310,8 @@ impl Stored {
         subject.refuse_wrong(set, "the first reads", wrong)?;
         let read = subject.counters().blocks_read;
         if read > *blocks {
-            let what = format!("{}: {read} reads of {blocks} blocks filled the cache: it is too small", arm.name);
+            let what =
+                format!("{}: {read} reads of {blocks} blocks filled the cache: it is too small", arm.name);
             return Err(Error::Config(what));
         }
         Ok(subject)
