@@ -5,8 +5,9 @@
 //! table and by tenth of a table. It times training of `learned` beside a compaction, and in one
 //! index of all blocks (`training`).
 //!
-//! What must hold: these blocks are counted by real lookups of every key of the set, and of the
-//! absent key next below each. `learned` is trained on its own blocks.
+//! What must hold: these blocks are counted by real lookups of every key of the set, of all its
+//! absent keys, and of the absent key next below each. No filter leaves out any absent one.
+//! `learned` is trained on its own blocks.
 //!
 //! Caller: `paper::mod`.
 
@@ -23,8 +24,8 @@ use crate::{
     report::{Spread, number::digits},
     runner::{Progress, Result},
 };
-use solera::{IndexKind, clock::SystemClock};
-use std::ops::Range;
+use solera::{IndexKind, clock::SystemClock, filter::Filters};
+use std::{ops::Range, path::Path};
 
 /// Keys of numbers, and values.
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
@@ -46,8 +47,7 @@ struct Measured {
     bytes: Vec<f64>,
     blocks: Vec<u64>,
     found: Looked,
-    /// Absent keys next to present ones, of those that pass a filter.
-    beside: f64,
+    absent: OfAbsent,
     /// Of each kind.
     answers: Vec<Vec<Answer>>,
     /// `learned` beside the kinds before it: found reads, and their p99.
@@ -66,6 +66,14 @@ struct Looked {
     worst_part: f64,
 }
 
+/// Blocks for the read of an absent key that a filter does not stop.
+struct OfAbsent {
+    /// Of all that the set has.
+    held_out: f64,
+    /// Of those next to present ones.
+    beside: f64,
+}
+
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
     let mut all = Vec::new();
     for keys in &scale.keys {
@@ -79,15 +87,15 @@ fn measure(keys: &Keys, scale: &Scale, clock: &SystemClock, progress: &mut dyn P
     let set = scale.set(keys, scale.entries, SIZES)?;
     let arms = KINDS.map(|kind| Arm::new(kind.name(), kind, 64));
     let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
-    let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found, Ask::Absent], effort: scale.effort() };
+    let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found], effort: scale.effort() };
     let turns: Vec<InTurns> = inquiry.in_turns(&stored.iter().collect::<Vec<_>>(), progress)?;
     progress.at(&format!("{}: counting blocks", set.name), 0, 1);
     let learned = stored[LEARNED].open_in_memory(&set)?;
     let tables = blocks::of(&learned.directory(), &set)?;
     let found = found(&learned, &set, &tables)?;
-    let beside = beside(&learned, &set)?;
     let form = blocks::form_in_the_middle(&learned.directory())?;
     learned.close()?;
+    let absent = OfAbsent::count(&arms[LEARNED], &set, scale.directory.as_deref())?;
     progress.at(&format!("{}: training", set.name), 0, 1);
     let repeats = scale.repeats.min(3);
     let build = training::measure(&arms[LEARNED], &set, repeats, scale.directory.as_deref())?;
@@ -100,7 +108,7 @@ fn measure(keys: &Keys, scale: &Scale, clock: &SystemClock, progress: &mut dyn P
         bytes: stored.iter().map(Stored::index_bytes_per_block).collect(),
         blocks: stored.iter().map(|stored| stored.blocks).collect(),
         found,
-        beside,
+        absent,
         reads: turns[..LEARNED].iter().map(|turns| turns.last_beside.reads.clone()).collect(),
         p99: turns[..LEARNED].iter().map(|turns| turns.last_beside.p99.clone()).collect(),
         answers: turns.into_iter().map(|turns| turns.answers).collect(),
@@ -140,26 +148,61 @@ fn found(subject: &Subject, set: &DataSet, tables: &[blocks::TableBlocks]) -> Re
     Ok(Looked { mean: each(all), worst_table, worst_part })
 }
 
-/// Asks for the nearest shorter or lower key below every key, if it is absent, and counts blocks
-/// that are looked into for each that passes a filter.
-fn beside(subject: &Subject, set: &DataSet) -> Result<f64> {
-    let (probed, passed) = (subject.blocks_probed(), subject.filter_false_positives());
-    let (mut wrong, mut before) = (0, &[][..]);
-    for &i in &set.sorted {
-        let (key, _) = set.pairs.get(i as usize);
-        let mut below = key.to_vec();
-        match below.last_mut() {
-            Some(0) | None => drop(below.pop()),
-            Some(last) => *last -= 1,
-        }
-        if *below > *before {
-            wrong += u64::from(!subject.right(Ask::Absent, &below, &[])?);
-        }
-        before = key;
+impl OfAbsent {
+    /// Asks a database of this layout without filters. A filter lets one absent key in a hundred
+    /// pass, whichever it hashes so: of a million keys these were a thousand, and one or two of
+    /// them decided.
+    fn count(arm: &Arm, set: &DataSet, parent: Option<&Path>) -> Result<OfAbsent> {
+        let mut open = arm.clone();
+        open.layout.filter = Filters::NONE;
+        let subject = Subject::create(&open, set, parent)?;
+        let mut before = &[][..];
+        let beside = set.sorted.iter().filter_map(|&i| {
+            let (key, _) = set.pairs.get(i as usize);
+            let below = next_below(key);
+            let is_absent = *below > *before;
+            before = key;
+            is_absent.then_some(below)
+        });
+        let held_out = set.absent.iter().map(|(key, _)| key);
+        let counted = OfAbsent {
+            held_out: blocks_each(&subject, set, "absent keys", held_out)?,
+            beside: blocks_each(&subject, set, "absent keys next to present ones", beside)?,
+        };
+        subject.close()?;
+        Ok(counted)
     }
-    subject.refuse_wrong(set, "absent keys next to present ones", wrong)?;
-    let passed = subject.filter_false_positives() - passed;
-    Ok((subject.blocks_probed() - probed) as f64 / passed.max(1) as f64)
+
+    fn most(&self) -> f64 {
+        self.held_out.max(self.beside)
+    }
+}
+
+/// Asks for these absent keys: how many blocks are looked into for each.
+fn blocks_each<K: AsRef<[u8]>>(
+    subject: &Subject,
+    set: &DataSet,
+    stage: &str,
+    keys: impl Iterator<Item = K>,
+) -> Result<f64> {
+    let before = subject.blocks_probed();
+    let (mut asked, mut wrong) = (0u64, 0);
+    for key in keys {
+        asked += 1;
+        wrong += u64::from(!subject.right(Ask::Absent, key.as_ref(), &[])?);
+    }
+    subject.refuse_wrong(set, stage, wrong)?;
+    Ok((subject.blocks_probed() - before) as f64 / asked.max(1) as f64)
+}
+
+/// The key with its last byte lower by one, or without it if that is zero.
+fn next_below(key: &[u8]) -> Vec<u8> {
+    let mut below = key.to_vec();
+    match below.last_mut() {
+        Some(0) | None => drop(below.pop()),
+        Some(last) => *last -= 1,
+    }
+    below
 }
 
 impl Measured {
@@ -179,10 +222,6 @@ impl Measured {
 
     fn p99_most(&self) -> f64 {
         self.p99.iter().map(|p99| p99.median).fold(0.0, f64::max)
-    }
-
-    fn absent(&self) -> f64 {
-        self.answers[LEARNED][1].blocks_probed.max(self.beside)
     }
 }
 
@@ -239,8 +278,8 @@ fn verdicts(all: &[Measured]) -> Vec<Verdict> {
         of_all(
             all,
             "an absent read that passes a filter looks into at most 1.002 blocks, next to present keys too",
-            |measured| measured.absent() <= 1.002,
-            |measured| format!("{:.4}", measured.absent()),
+            |measured| measured.absent.most() <= 1.002,
+            |measured| format!("{:.4}", measured.absent.most()),
         ),
         of_all(
             all,
@@ -326,8 +365,8 @@ fn tables(all: &[Measured], scale: &Scale) -> Section {
                 four(measured.found.mean),
                 four(measured.found.worst_table),
                 four(measured.found.worst_part),
-                four(measured.answers[LEARNED][1].blocks_probed),
-                four(measured.beside),
+                four(measured.absent.held_out),
+                four(measured.absent.beside),
             ],
         );
         let learned = &measured.answers[LEARNED][0];
@@ -358,11 +397,39 @@ fn tables(all: &[Measured], scale: &Scale) -> Section {
         title: "By keys".into(),
         text: vec![format!(
             "{} pairs with values of 64 bytes, in one run, blocks of 4 KiB without compression, all of them in the cache: a \
-             database of which a block is read twice from its file is refused. Found blocks are of every key; absent keys next \
-             to present ones are each key with its last byte lower by one. The kinds read the same keys in turns.",
+             database of which a block is read twice from its file is refused. Found blocks are of every key. Absent ones are of \
+             every key that is held out, one for eight present ones, and of those next to present ones: each key with its last \
+             byte lower by one. No filter leaves out any of them. The kinds read the same keys in turns.",
             scale.entries
         )],
         tables: vec![index, looked, reads, build],
         ..Section::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: absent words looked into 1.0004, 1.0036 and 1.0007 blocks by three runs. Cause: of
+    /// 125,000 absent keys only those were counted that passed a filter. Cure: all are.
+    #[test]
+    fn blocks_of_absent_reads_are_counted_of_every_absent_key() {
+        let set = DataSet::generated("words".parse().unwrap(), 30_000, 64, 1);
+        let arm = Arm::new("learned", IndexKind::Learned, 64);
+        let mut open = arm.clone();
+        open.layout.filter = Filters::NONE;
+        let subject = Subject::create(&open, &set, None).unwrap();
+        let asked = set.absent.len() as f64;
+        let before = subject.blocks_probed();
+        let each = blocks_each(&subject, &set, "absent keys", set.absent.iter().map(|(key, _)| key)).unwrap();
+        let looked_into = (subject.blocks_probed() - before) as f64;
+        // A key outside the table's range looks into none.
+        assert!(looked_into >= asked - 2.0, "{looked_into} blocks for {asked} absent keys");
+        assert!((each - looked_into / asked).abs() < 1e-9);
+        let counted = OfAbsent::count(&arm, &set, None).unwrap();
+        assert!((counted.held_out - each).abs() < 1e-9 && counted.beside > 0.99, "{}", counted.beside);
+        assert!(counted.most() <= 1.002, "{}", counted.most());
+        assert_eq!((next_below(b"ab"), next_below(b"a\0")), (b"aa".to_vec(), b"a".to_vec()));
     }
 }

@@ -217,11 +217,6 @@ impl Subject {
         self.counters().blocks_probed
     }
 
-    /// Absent keys that passed a filter so far.
-    pub(super) fn filter_false_positives(&self) -> u64 {
-        self.counters().filter_false_positives
-    }
-
     fn counters(&self) -> Counters {
         self.db.default().stats().counters
     }
