@@ -1,8 +1,8 @@
 //! Tests of every experiment once, in small, through `paper::run`.
 //!
 //! DobLIX, Sherry, RusKey, CAMAL and LearnedKV are repeated with every arm; documents have their
-//! verdicts, tables and pictures. CAMAL's learners sample and choose in counted time. The 32 settings
-//! of X1 and DobLIX's agent run too. `paper_seeds` has what is compared figure by figure.
+//! verdicts, tables and pictures. CAMAL's learners sample and choose in counted time. The 32
+//! settings of X1 and DobLIX's agent run too. `paper_seeds` has what is compared figure by figure.
 
 mod counted;
 

@@ -58,8 +58,8 @@ impl Draw {
 }
 
 /// Measures this machine, for some two seconds and 64 MiB in the directory `dir`, which is left as
-/// it was. The devices and the processor are asked as they are: what else runs, slows reads and writes,
-/// and lookups less.
+/// it was. The devices and the processor are asked as they are: what else runs, slows reads and
+/// writes, and lookups less.
 ///
 /// # Errors
 /// What `fs` says if the file cannot be written or read.

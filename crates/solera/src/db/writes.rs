@@ -614,8 +614,8 @@ mod tests {
         assert_eq!(count, writes.count);
     }
 
-    /// Symptom: n deleted ranges with a lookup after each took n² steps, 30 s for 20,000. Cause: all
-    /// were put in order anew. Cure: sets that grow by halves.
+    /// Symptom: n deleted ranges with a lookup after each took n² steps, 30 s for 20,000. Cause:
+    /// all were put in order anew. Cure: sets that grow by halves.
     #[test]
     fn ranges_that_are_deleted_one_by_one_are_put_in_order_a_few_times_each() {
         let (mut writes, mut ordered) = (Writes::default(), 0);

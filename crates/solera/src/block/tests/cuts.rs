@@ -154,7 +154,8 @@ fn one_key_with_the_head_of_the_key_before_is_enough_for_a_hash_index() {
 }
 
 /// Symptom: words and paths were found slower than by an index whose blocks are all hashed. Cause:
-/// blocks without a tie had a line, which tells little of text. Cure: text is hashed in every block.
+/// blocks without a tie had a line, which tells little of text. Cure: text is hashed in every
+/// block.
 #[test]
 fn keys_of_several_lengths_that_go_on_behind_their_heads_are_hashed_without_a_tie() {
     let word = |i: usize, behind: &str| format!("{i:02}, a word{behind}");
