@@ -439,6 +439,18 @@ fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
 #[cfg(unix)]
 #[test]
 fn a_load_that_two_signals_stop_says_how_to_go_on() {
+    // A load that is not yet at the end of what came may stop by the first.
+    let by_second = (0..20).any(|_| {
+        let message = stopped_by_two_signals();
+        assert!(message.contains("--resume"), "{message}");
+        message.contains("what was written before is in")
+    });
+    assert!(by_second, "no second signal ended a load");
+}
+
+/// What a load says that waits for input, when two interrupts come.
+#[cfg(unix)]
+fn stopped_by_two_signals() -> String {
     let solera = Solera::new();
     let mut load = solera.command(["load", "--format", "lines", "-"]);
     let load = load.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -451,6 +463,8 @@ fn a_load_that_two_signals_stop_says_how_to_go_on() {
     }
     let pid = child.id().to_string();
     let interrupt = || std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    // It comes to the end of what came, most times.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     assert!(interrupt().success());
     // Signals that come together are one.
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -459,7 +473,7 @@ fn a_load_that_two_signals_stop_says_how_to_go_on() {
     drop(input);
     let message = String::from_utf8(stopped.stderr).unwrap();
     assert_eq!(stopped.status.code(), Some(130), "{message}");
-    assert!(message.contains("what was written before is in") && message.contains("--resume"), "{message}");
+    message
 }
 
 /// Symptom: where the system took no more bytes, a load said "writes resume by themselves", though
