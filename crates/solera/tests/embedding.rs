@@ -589,8 +589,8 @@ fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
     assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
 }
 
-/// Symptom: a new database in a directory with a file LOCK of somebody's, or with a link of that
-/// name, emptied it. Cause: the writer's process number is written there. Cure: only into a file
+/// Symptom: a new database emptied another program's file LOCK in its directory, also behind a link
+/// of that name. Cause: the writer's process number is written there. Cure: only into a file
 /// that is empty or has one.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the file is another program's")]

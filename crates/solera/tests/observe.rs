@@ -280,9 +280,9 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
     assert_eq!(opened.unwrap().unwrap().get(b"k").unwrap().unwrap(), b"v");
 }
 
-/// Symptom: what a killed process had published stayed for ever, and whoever watched took the next
-/// process for one that hangs. Cause: only its publisher removed it. Cure: whoever opens the
-/// database to write removes it, if it is an observation.
+/// Symptom: what a killed process had published stayed for ever, and a watcher took the next one
+/// for a process that hangs. Cause: only its publisher removed it. Cure: an open for writing
+/// removes it, if it is an observation.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the file is what a killed process leaves")]
 fn what_a_killed_process_published_goes_with_the_next_open() {

@@ -209,7 +209,7 @@ fn an_absurd_number_is_refused_with_what_is_legal() {
 }
 
 /// Symptom: `load --line-limit` and `--escaped` of a SOSD file were ignored, or took escapes out of
-/// binary keys; an empty `--why` and an empty value of a knob were taken. Cause: nobody looked.
+/// binary keys; an empty `--why` and an empty value of a knob were taken. Cause: no check.
 #[test]
 fn an_option_that_means_nothing_there_or_says_nothing_is_refused() {
     let solera = filled();

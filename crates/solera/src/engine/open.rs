@@ -552,7 +552,7 @@ fn remove_unreferenced(store: &Store, logs: &[FileId], manifest: FileId) {
             FileName::Values(file) => !value_files.contains(&file),
             // One that is under way in another process fails, and says so.
             FileName::Probe(_) => true,
-            // Of a process that was killed: nobody else has the database now.
+            // Of a process that was killed: no other has the database now.
             FileName::Observed => true,
             FileName::Current
             | FileName::NextCurrent

@@ -329,7 +329,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let handles: &'static Handles = Box::leak(Box::new(Handles::new(3)));
         let paths = files(dir.path(), 20);
-        // Whoever opens a pipe to read waits for one that writes.
+        // To open a pipe for reading waits for a writer.
         let pipe = dir.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let (opened, waits) = mpsc::channel();

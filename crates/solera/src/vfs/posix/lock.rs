@@ -24,8 +24,8 @@ const PID_BYTES_MAX: u64 = 20;
 /// The lock of a writer.
 pub(super) struct Exclusive {
     file: File,
-    /// The file was empty or had a process number in it. Another one is somebody's who calls it so,
-    /// and is not written over.
+    /// The file was empty or had a process number in it. Any other belongs to another program, and
+    /// is not written over.
     is_ours: bool,
 }
 
