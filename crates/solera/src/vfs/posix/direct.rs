@@ -70,8 +70,7 @@ pub(super) fn alignment(_: &Path) -> io::Result<usize> {
 /// Opens a file for direct reads.
 #[cfg(target_os = "linux")]
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt};
-    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
+    super::place::open_with(path, libc::O_DIRECT)
 }
 
 /// Direct reads are Linux's.

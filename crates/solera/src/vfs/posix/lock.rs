@@ -11,6 +11,7 @@
 //! Caller: `vfs::posix` (`Fs::lock`, `lock_shared`, `PosixFs::lock_owner`), for the file LOCK of a
 //! database and the lock of its tuner.
 
+use super::place::open_to_read;
 use crate::error::{Error, Result};
 use std::{
     fs::{File, TryLockError},
@@ -86,9 +87,8 @@ fn held(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result<()
 
 /// The process that has the lock of the file at `path` for writing, where that is known. Takes no
 /// lock, so it keeps no process out.
-#[expect(clippy::disallowed_methods, reason = "the part of `PosixFs` that locks")]
 pub(super) fn owner_of(path: &Path) -> Option<u32> {
-    owner(&File::open(path).ok()?)
+    owner(&open_to_read(path).ok()?)
 }
 
 /// The process that the file names. One that was killed may stand there still: it is named only

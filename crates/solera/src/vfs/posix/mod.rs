@@ -160,7 +160,7 @@ impl Fs for PosixFs {
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
-        let file = match with_descriptor(|| File::open(path)) {
+        let file = match with_descriptor(|| place::open_to_read(path)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),

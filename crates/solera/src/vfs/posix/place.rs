@@ -1,5 +1,5 @@
 //! What each system says in its own words: `Place` (reads and writes at an offset, whether an open
-//! file has left its path), `sync_dir`.
+//! file has left its path), `open_to_read`, `sync_dir`.
 //!
 //! On Unix these are `pread`, `pwrite`, device and inode number, and a directory's `fsync`. On
 //! Windows their fellows read and write; a file has left its path if nothing is there. `sync_dir`
@@ -11,7 +11,11 @@
 //! Callers: `PosixFs`, and its files in `handles`, `direct` and `mapped`. On Windows it is compiled
 //! (`.ci/packages`) and was never run.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::Path,
+};
 
 /// Reads and writes at a place of a file.
 pub(super) trait Place {
@@ -78,6 +82,33 @@ fn named(path: &Path) -> io::Result<std::fs::Metadata> {
 /// Whether the error says that there is nothing at the path.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Opens a file to read. Refuses what is no file: a pipe would let its opener wait for a writer.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    open_with(path, 0)
+}
+
+/// As [`open_to_read`], with flags of the system's own, such as `O_DIRECT`.
+#[cfg(unix)]
+pub(super) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // `O_NONBLOCK` opens a pipe at once, and means nothing for a file.
+    only_file(OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(path)?)
+}
+
+#[cfg(windows)]
+fn open_with(path: &Path, _: i32) -> io::Result<File> {
+    only_file(OpenOptions::new().read(true).open(path)?)
+}
+
+fn only_file(opened: File) -> io::Result<File> {
+    let kind = opened.metadata()?.file_type();
+    match kind {
+        _ if kind.is_file() => Ok(opened),
+        _ if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a pipe or a device, not a file")),
+    }
 }
 
 /// Makes the names in a directory durable.
