@@ -12,7 +12,7 @@
 //! (`.ci/packages`) and was never run.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io,
     path::Path,
 };
@@ -41,7 +41,7 @@ impl Place for File {
 
     fn has_left(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
-        let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let number = |metadata: Metadata| (metadata.dev(), metadata.ino());
         match named(path) {
             Ok(there) => self.metadata().is_ok_and(|own| number(own) != number(there)),
             Err(error) => is_absence(&error),
@@ -75,7 +75,7 @@ impl Place for File {
     }
 }
 
-fn named(path: &Path) -> io::Result<std::fs::Metadata> {
+fn named(path: &Path) -> io::Result<Metadata> {
     std::fs::metadata(path)
 }
 
@@ -90,23 +90,25 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// As [`open_to_read`], with flags of the system's own, such as `O_DIRECT`.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(super) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     // `O_NONBLOCK` opens a pipe at once, and means nothing for a file.
-    only_file(OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(path)?)
+    let opened = OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(path)?;
+    only_file(&opened.metadata()?)?;
+    Ok(opened)
 }
 
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 fn open_with(path: &Path, _: i32) -> io::Result<File> {
-    only_file(OpenOptions::new().read(true).open(path)?)
+    only_file(&named(path)?)?;
+    OpenOptions::new().read(true).open(path)
 }
 
-fn only_file(opened: File) -> io::Result<File> {
-    let kind = opened.metadata()?.file_type();
-    match kind {
-        _ if kind.is_file() => Ok(opened),
-        _ if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+fn only_file(metadata: &Metadata) -> io::Result<()> {
+    match metadata.file_type() {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a pipe or a device, not a file")),
     }
 }
