@@ -1,12 +1,12 @@
 //! Tests of queues, through `Db`: what was popped costs nothing any more.
 //!
 //! Keys that walks passed are counted, not timed: a queue without history passes none. Pops pass a
-//! few keys each, however many were popped before, also under prefixes, in rings, with expiries,
-//! and after reopening. A snapshot sees what was popped after it, an entry put into a gap is seen
-//! at once, and readers see what a map says. A queue that was emptied in memory leaves nothing on
-//! disk.
+//! few keys each, however many were popped before, also by transactions, under very many prefixes,
+//! of long keys, in rings, with expiries, and after reopening. A snapshot sees what was popped
+//! after it, an entry put into a gap is seen at once, and conflicts. Readers see what a map says.
+//! A queue that was emptied in memory leaves nothing on disk.
 
-use solera::{Db, Iter, Keyspace, Options, Shape, Snapshot, vfs::mem::MemFs};
+use solera::{Db, Error, Iter, Keyspace, Options, Shape, Snapshot, TransactionIter, vfs::mem::MemFs};
 use std::sync::Arc;
 
 const DIR: &str = "/db";
@@ -126,6 +126,138 @@ fn a_transaction_passes_a_few_keys_for_each_of_its_pops() {
         assert!(steps <= u64::from(ENTRIES) * PASSED_MEAN, "{steps} keys passed");
         transaction.commit().unwrap();
         assert!(db.is_empty().unwrap());
+    }
+}
+
+/// Symptom: a queue whose jobs transactions take was quadratic. Causes: as soon as anyone had
+/// written meanwhile, the commit stepped over every popped key of the memtables. And a transaction
+/// that wrote to the keyspace before it walked taught no gap. Cures: the commit skips gaps that
+/// nobody has written into. What a transaction's own writes do not hide it learns.
+#[test]
+fn a_queue_that_transactions_work_costs_a_few_steps_for_each_pop() {
+    const POPS: u32 = 4000;
+    let ends: [fn(TransactionIter) -> Option<Vec<u8>>; 2] =
+        [|iter| first_of(iter), |mut iter| iter.next_back().map(|entry| entry.unwrap().0.to_vec())];
+    for (db, writes_first) in [(open_in_memory(), true), (open_in_memory(), false), (open(), true)] {
+        let queue = db.default();
+        (0..2 * POPS).for_each(|n| push(queue, n));
+        for (end, from_back) in ends.into_iter().zip([false, true]) {
+            let before = passed(&db);
+            for n in 0..POPS - 1 {
+                let found = db.transact(|transaction| {
+                    if writes_first {
+                        transaction.put(queue, "mark", n.to_le_bytes())?;
+                    }
+                    let found = end(transaction.prefix(queue, "job")).unwrap();
+                    transaction.delete(queue, &found)?;
+                    // Another writer, so that the commit has to look.
+                    queue.put("other", n.to_le_bytes())?;
+                    Ok(found)
+                });
+                assert_eq!(found.unwrap(), key(if from_back { 2 * POPS - 1 - n } else { n }));
+            }
+            let steps = passed(&db) - before;
+            assert!(steps <= u64::from(POPS) * 8, "{steps} steps in {POPS} pops, {from_back}");
+        }
+        assert_eq!(queue.prefix("job").count(), 2);
+    }
+}
+
+/// A commit skips gaps, and finds all the same whatever was written that it would have read.
+#[test]
+fn what_is_written_into_a_gap_conflicts_with_a_transaction_that_crossed_it() {
+    let clock = Arc::new(solera::ManualClock::at_unix_ms(1_000_000));
+    let fs = Arc::new(MemFs::new());
+    let db = options(&fs).write_buffer(2 << 20).clock(clock.clone()).open(DIR).unwrap();
+    let queue = db.default();
+    (0..2000).for_each(|n| push(queue, n));
+    pop_all(&db, queue, first, 0..1000);
+    assert_eq!(first(queue.iter()), Some(key(1000)));
+    let commit = |meanwhile: &dyn Fn()| {
+        let mut transaction = db.transaction();
+        assert_eq!(first_of(transaction.iter(queue)), Some(key(1000)));
+        transaction.put(queue, "zzz", "mine").unwrap();
+        meanwhile();
+        transaction.commit()
+    };
+    let conflicts = |meanwhile: &dyn Fn()| {
+        assert!(matches!(commit(meanwhile), Err(Error::Conflict)));
+    };
+    commit(&|| queue.put("zz", "elsewhere").unwrap()).unwrap();
+    for n in [0, 1, 500, 999] {
+        conflicts(&|| push(queue, n));
+        queue.delete(key(n)).unwrap();
+        // It is gone again, and has been there meanwhile.
+        conflicts(&|| {
+            push(queue, n);
+            queue.delete(key(n)).unwrap();
+        });
+        assert_eq!(first(queue.iter()), Some(key(1000)));
+    }
+    conflicts(&|| {
+        db.ingest([(key(20), b"in")]).unwrap();
+    });
+    queue.delete(key(20)).unwrap();
+    assert_eq!(first(queue.iter()), Some(key(1000)));
+    conflicts(&|| push(queue, 1000));
+    conflicts(&|| queue.delete_range(key(500)..=key(1000)).unwrap());
+    // What a transaction sees may have expired for the walk that found a gap.
+    for n in 0..100 {
+        db.put_with_ttl(key(n), b"soon", std::time::Duration::from_secs(5)).unwrap();
+    }
+    let mut transaction = db.transaction();
+    assert_eq!(first_of(transaction.iter(queue)), Some(key(0)));
+    transaction.put(queue, "zzz", "mine").unwrap();
+    clock.advance(std::time::Duration::from_secs(6));
+    assert_eq!(first(queue.iter()), Some(key(1001)));
+    queue.delete(key(0)).unwrap();
+    assert!(matches!(transaction.commit(), Err(Error::Conflict)));
+}
+
+/// What a transaction's own writes hide, others see: it must not take it for a gap.
+#[test]
+fn what_a_transaction_has_deleted_itself_is_no_gap_for_others() {
+    for db in [open_in_memory(), open()] {
+        let queue = db.default();
+        (0..3000).for_each(|n| push(queue, n));
+        (0..3000).filter(|n| n % 100 >= 40).for_each(|n| queue.delete(key(n)).unwrap());
+        let expected: Vec<Vec<u8>> = (0..3000).filter(|n| n % 100 < 40).map(key).collect();
+        let all = |iter: Iter| iter.map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
+        for by_range in [false, true] {
+            let mut transaction = db.transaction();
+            // From the middle of what is there to the middle of what is not.
+            for n in (0..30).map(|n| n * 100) {
+                match by_range {
+                    true => transaction.delete_range(queue, key(n + 20)..key(n + 70)).unwrap(),
+                    false => (n + 20..n + 70).for_each(|n| transaction.delete(queue, key(n)).unwrap()),
+                }
+            }
+            for _ in 0..2 {
+                let mine: Vec<Vec<u8>> = (0..3000).filter(|n| n % 100 < 20).map(key).collect();
+                let keys = |iter: &mut dyn Iterator<Item = solera::Result<solera::Slice>>| {
+                    iter.map(|key| key.unwrap().to_vec()).collect::<Vec<_>>()
+                };
+                assert_eq!(keys(&mut transaction.iter(queue).keys()), mine);
+                assert_eq!(keys(&mut transaction.iter(queue).keys().rev()), {
+                    let mut back = mine.clone();
+                    back.reverse();
+                    back
+                });
+                for n in (0..30).map(|n| n * 100 + 30) {
+                    let next = (n < 2900).then(|| key(n + 70));
+                    assert_eq!(first_of(transaction.range(queue, key(n)..)), next);
+                }
+                assert_eq!(all(queue.iter()), expected);
+                let mut back: Vec<Vec<u8>> =
+                    queue.iter().rev().map(|entry| entry.unwrap().0.to_vec()).collect();
+                back.reverse();
+                assert_eq!(back, expected);
+                (0..3000).filter(|n| n % 100 < 40).for_each(|n| {
+                    assert_eq!(first(queue.range(key(n)..)), Some(key(n)));
+                    assert_eq!(last(queue.range(..=key(n))), Some(key(n)));
+                });
+            }
+        }
     }
 }
 
@@ -256,6 +388,105 @@ fn queues_under_prefixes_are_as_cheap_as_queues_alone() {
     assert!((0..QUEUES).all(|queue| first(keyspace.prefix(name(queue))).is_none()));
 }
 
+/// Symptom: with 257 queues in one keyspace each pop passed all that was ever popped of its queue.
+/// Cause: 256 gaps were kept. Cure: as many as a part of the memory holds.
+#[test]
+fn very_many_queues_in_one_keyspace_are_as_cheap_as_a_few() {
+    const QUEUES: u32 = 2000;
+    const POPS: u32 = 100;
+    let db = open_in_memory();
+    let keyspace = db.default();
+    let name = |queue: u32| format!("queue{queue:05}:").into_bytes();
+    let key = |queue: u32, n: u32| [name(queue), n.to_be_bytes().to_vec()].concat();
+    let before = passed(&db);
+    for n in 0..POPS {
+        for queue in 0..QUEUES {
+            keyspace.put(key(queue, n), b"job").unwrap();
+            let found = if queue % 2 == 0 { first } else { last }(keyspace.prefix(name(queue)));
+            assert_eq!(found, Some(key(queue, n)));
+            keyspace.delete(key(queue, n)).unwrap();
+        }
+    }
+    let (steps, pops) = (passed(&db) - before, u64::from(QUEUES * POPS));
+    // Until a queue has popped 32 nothing is learned of it.
+    assert!(steps <= pops * 10, "{steps} in {pops}");
+    assert!((0..QUEUES).all(|queue| first(keyspace.prefix(name(queue))).is_none()));
+}
+
+/// Symptom: a queue of long keys was quadratic. Cause: no gap was kept whose bounds had more than
+/// 4 KiB. Cure: bounds of any length are kept, and counted.
+#[test]
+fn a_queue_of_long_keys_is_as_cheap_as_any() {
+    for (key_bytes, entries) in [(3000, 3000u32), (60_000, 300)] {
+        let key = |n: u32| [vec![b'k'; key_bytes - 4], n.to_be_bytes().to_vec()].concat();
+        for db in [open_in_memory(), options(&Arc::new(MemFs::new())).memory(64 << 20).open(DIR).unwrap()] {
+            let queue = db.default();
+            (0..entries).for_each(|n| queue.put(key(n), b"job").unwrap());
+            let before = passed(&db);
+            for n in 0..entries / 2 {
+                assert!(pop(queue, first) == Some(key(n)));
+                assert!(pop(queue, last) == Some(key(entries - 1 - n)));
+            }
+            let steps = passed(&db) - before;
+            // Until 32 were popped at an end nothing is learned there.
+            assert!(steps <= u64::from(entries) * PASSED_MEAN + 32 * 32, "{steps} of {key_bytes} bytes");
+            assert!(queue.is_empty().unwrap());
+        }
+    }
+}
+
+/// Calls that pop by themselves, and pops by deleted ranges, as logs are cut off in front.
+#[test]
+fn pops_by_calls_and_by_ranges_pass_a_few_keys_each() {
+    const POPS: u32 = 6000;
+    for db in [open_in_memory(), open()] {
+        let queue = db.default();
+        (0..3 * POPS).for_each(|n| push(queue, n));
+        let before = passed(&db);
+        for n in 0..POPS {
+            assert_eq!(queue.pop_first().unwrap().unwrap().0, key(n));
+            assert_eq!(queue.pop_last().unwrap().unwrap().0, key(3 * POPS - 1 - n));
+        }
+        let steps = passed(&db) - before;
+        assert!(steps <= u64::from(2 * POPS) * PASSED_MEAN, "{steps} by calls");
+        let before = passed(&db);
+        for n in POPS..2 * POPS {
+            assert_eq!(first(queue.iter()), Some(key(n)));
+            queue.delete_range(..=key(n)).unwrap();
+        }
+        let steps = passed(&db) - before;
+        assert!(steps <= u64::from(POPS) * PASSED_MEAN, "{steps} by ranges");
+        assert!(queue.is_empty().unwrap());
+    }
+}
+
+#[test]
+fn seeks_on_disk_into_what_was_popped_cost_no_more_than_looks_at_the_end() {
+    let db = open();
+    let queue = db.default();
+    (0..40_000).for_each(|n| push(queue, n));
+    pop_all(&db, queue, first, 0..15_000);
+    pop_all(&db, queue, last, (25_000..40_000).rev());
+    for flushes in [false, true] {
+        if flushes {
+            db.flush().unwrap();
+            drop(first(queue.iter()));
+            drop(last(queue.iter()));
+        }
+        let before = passed(&db);
+        for n in (0..15_000).step_by(97) {
+            let mut iter = queue.iter();
+            iter.seek(key(n)).unwrap();
+            assert_eq!(iter.next().unwrap().unwrap().0, key(15_000));
+            iter.seek_back(key(39_999 - n)).unwrap();
+            assert_eq!(iter.next_back().unwrap().unwrap().0, key(24_999));
+            assert!(queue.range(key(0)..=key(n)).next_back().is_none());
+            assert!(queue.range(key(39_000)..).next().is_none());
+        }
+        assert!(passed(&db) - before <= 155 * 8, "{}", passed(&db) - before);
+    }
+}
+
 #[test]
 fn a_queue_beside_other_keys_is_cheap_and_so_is_a_ring_whose_keys_come_again() {
     let db = open();
@@ -291,6 +522,28 @@ fn after_reopening_one_walk_learns_and_the_others_are_cheap() {
     pop_all(&db, db.default(), first, 10_000..20_000);
 }
 
+/// The first look after an open passes what is deleted in the log or was not merged yet: about what
+/// a write buffer holds, however much was popped before.
+#[test]
+fn the_first_look_after_an_open_passes_no_more_the_longer_a_queue_has_lived() {
+    for pops in [10_000, 60_000] {
+        let fs = Arc::new(MemFs::new());
+        let db = options(&fs).open(DIR).unwrap();
+        (0..1000).for_each(|n| push(db.default(), n));
+        for n in 0..pops {
+            push(db.default(), 1000 + n);
+            assert_eq!(pop(db.default(), first), Some(key(n)));
+            if n % 1000 == 0 {
+                while db.step().unwrap() {}
+            }
+        }
+        db.close().unwrap();
+        let db = options(&fs).open(DIR).unwrap();
+        assert_eq!(first(db.iter()), Some(key(pops)));
+        assert!(passed(&db) <= (256 << 10) / 50, "{} after {pops} pops", passed(&db));
+    }
+}
+
 /// What expires is gone for later readers alone, and a time to live is no queue's end.
 #[test]
 fn a_queue_of_what_expires_is_crossed_too() {
@@ -309,6 +562,71 @@ fn a_queue_of_what_expires_is_crossed_too() {
     assert_eq!(early.count(), 5001, "an iterator keeps the moment at which it was made");
 }
 
+/// A transaction writes, walks and commits while another writer puts a key: it sees what a map
+/// says, and fails if it has walked over that key and only then.
+fn transact_at_random(
+    db: &Db,
+    model: &mut std::collections::BTreeMap<Vec<u8>, u32>,
+    random: &mut impl FnMut(u32) -> u32,
+    round: u32,
+) {
+    let queue = db.default();
+    let mut transaction = db.transaction();
+    // Keys, and whether they were put.
+    let mut writes = vec![(5000..5001, true)];
+    transaction.put(queue, key(5000), round.to_le_bytes()).unwrap();
+    for _ in 0..random(12) {
+        let (n, len) = (random(2200), 1 + random(60));
+        match random(3) {
+            0 => {
+                transaction.delete_range(queue, key(n)..key(n + len)).unwrap();
+                writes.push((n..n + len, false));
+            }
+            1 => {
+                (n..n + len).for_each(|n| transaction.delete(queue, key(n)).unwrap());
+                writes.push((n..n + len, false));
+            }
+            _ => {
+                transaction.put(queue, key(n), round.to_le_bytes()).unwrap();
+                writes.push((n..n + 1, true));
+            }
+        }
+    }
+    let write = |map: &mut std::collections::BTreeMap<Vec<u8>, u32>| {
+        for (n, puts) in writes.iter().flat_map(|(range, puts)| range.clone().map(move |n| (n, puts))) {
+            if *puts {
+                map.insert(key(n), round)
+            } else {
+                map.remove(&key(n))
+            };
+        }
+    };
+    let mut own = model.clone();
+    write(&mut own);
+    let from = key(random(2200));
+    let other = key(random(2200));
+    let has_read = if random(2) == 0 {
+        let found = first_of(transaction.range(queue, from.clone()..));
+        assert_eq!(found, own.range(from.clone()..).next().map(|(key, _)| key.clone()), "round {round}");
+        from <= other && found.is_none_or(|found| other <= found)
+    } else {
+        let mut iter = transaction.range(queue, ..from.clone());
+        let found = iter.next_back().map(|entry| entry.unwrap().0.to_vec());
+        assert_eq!(found, own.range(..from.clone()).next_back().map(|(key, _)| key.clone()), "round {round}");
+        other < from && found.is_none_or(|found| found <= other)
+    };
+    queue.put(&other, round.to_le_bytes()).unwrap();
+    model.insert(other, round);
+    match transaction.commit() {
+        Ok(_) => {
+            assert!(!has_read, "round {round}: what it has read was written");
+            write(model);
+        }
+        Err(Error::Conflict) => assert!(has_read, "round {round}: nothing that it has read was written"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Whatever is popped, put again, held and reread, every reader sees what a plain map says.
 #[test]
 fn readers_see_what_a_map_says_whatever_was_popped_between() {
@@ -322,7 +640,7 @@ fn readers_see_what_a_map_says_whatever_was_popped_between() {
         (state >> 33) as u32 % below
     };
     for round in 0..3000u32 {
-        match random(10) {
+        match random(11) {
             0..3 => {
                 let (from, len) = (random(2000), random(80));
                 for n in from..from + len {
@@ -351,6 +669,7 @@ fn readers_see_what_a_map_says_whatever_was_popped_between() {
             7 => held.push((db.snapshot(), model.clone())),
             8 if held.len() > 3 => drop(held.remove(random(held.len() as u32) as usize)),
             8 if random(20) == 0 => db.flush().unwrap(),
+            10 => transact_at_random(&db, &mut model, &mut random, round),
             _ => drop(db.step().unwrap()),
         }
         let from = key(random(2200));

@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
     key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
+    merge::visible::gaps::Eye,
     pin::Slice,
     sight::{self, Verdict},
     sync::Mutex,
@@ -417,9 +418,10 @@ impl Transaction {
             return Ok(self.snapshot.seqno());
         }
         let reads = self.reads.lock().take().unwrap_or_default().finish();
-        let since = self.snapshot.seqno();
+        // Whose time is not known has seen what never expires: no gap is for it.
+        let eye = Eye { snapshot: self.snapshot.seqno(), now_ms: self.snapshot.now_ms().unwrap_or(0) };
         let operations = batch.for_database(&handle)?;
-        let write = |operations| handle.write_transaction(operations, reads, since);
+        let write = |operations| handle.write_transaction(operations, reads, eye);
         handle.tracing.timed_write(operations, handle.clock(), write)
     }
 

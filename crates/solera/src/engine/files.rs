@@ -18,6 +18,7 @@ use crate::{
     error::{Error, Result},
     ids::{DatabaseId, FileId},
     memtable::Holdings,
+    merge::visible::gaps::Room,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -45,6 +46,8 @@ pub(crate) struct Files {
     pub(crate) values: Arc<ValueFiles>,
     /// Where the memory of all memtables counts.
     pub(super) holdings: Arc<Holdings>,
+    /// Where what walks have learned counts.
+    pub(super) gap_room: Arc<Room>,
     /// What the last tree was given: of very many trees nearly all are given the same.
     settings: Mutex<Option<Arc<Settings>>>,
     next: AtomicU64,
@@ -64,7 +67,8 @@ impl Files {
         let values = values.with_resident(Box::new(CachedValues::new(cache.clone())));
         let (values, holdings, next) = (Arc::new(values), Arc::default(), AtomicU64::new(next));
         let settings = Mutex::new(None);
-        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, holdings, settings, next }
+        let (dir, gap_room) = (dir.to_path_buf(), Arc::default());
+        Files { fs, dir, database, direct_reads, cache, values, holdings, gap_room, settings, next }
     }
 
     /// These settings, shared with the tree that was made before if that has the same.

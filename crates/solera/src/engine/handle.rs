@@ -28,6 +28,7 @@ use crate::{
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
+    merge::visible::gaps::Eye,
     sync::{Mutex, atomic::Ordering},
     tree::Tree,
 };
@@ -152,17 +153,16 @@ impl Handle {
         if durability == Durability::Sync { self.sync_log() } else { Ok(()) }
     }
 
-    /// Commits a transaction's batch if nothing of what it read at `since`, its snapshot, was
-    /// written.
+    /// Commits a transaction's batch if nothing of what it read by `eye` was written since.
     pub(crate) fn write_transaction(
         &self,
         operations: Operations,
         reads: ReadSet,
-        since: Seqno,
+        eye: Eye,
     ) -> Result<Seqno> {
         self.admit(&operations)?;
         let announced = self.commit.announcements.announce(reads);
-        announced.validate(&self.store.catalog, since)?;
+        announced.validate(&self.store.catalog, eye)?;
         self.commit_batch(operations, Some(announced.clone()))
     }
 

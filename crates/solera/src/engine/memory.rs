@@ -62,6 +62,9 @@ const TABLE_PARTS_SCARCE: u64 = 4;
 const LOOKS: u64 = 16;
 /// What a keyspace takes, whether it has anything in memory or not: measured of ten thousand.
 const KEYSPACE_BYTES: u64 = 3 << 10;
+/// What walks have learned of gaps takes at most one part in so many of the budget, or so many
+/// bytes.
+const GAPS_SHARE: (u64, u64) = (64, 256 << 10);
 /// Under smaller budgets, from the smallest that is promised, what the allocator keeps is given
 /// back to the system after jobs: the rest of the budget is not enough for it.
 const SMALL: Range<u64> = 16 << 20..128 << 20;
@@ -252,7 +255,7 @@ pub(crate) struct Memory {
 /// What the budget goes to before the cache, in bytes.
 struct Needs {
     memtables: u64,
-    /// Tables and keyspaces.
+    /// Tables, keyspaces, and what walks have learned of those.
     rest: u64,
 }
 
@@ -263,7 +266,7 @@ impl Needs {
         let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
         Needs {
             memtables: trees.iter().map(|tree| tree.view().memtable_bytes()).sum(),
-            rest: tables + trees.len() as u64 * KEYSPACE_BYTES,
+            rest: tables + trees.iter().map(|tree| KEYSPACE_BYTES + tree.gap_bytes()).sum::<u64>(),
         }
     }
 }
@@ -291,6 +294,12 @@ impl Memory {
             read_only,
             dealing: Mutex::new(()),
         }
+    }
+
+    /// Most that walks may learn of gaps, in bytes.
+    pub(super) fn gap_bytes_max(&self) -> usize {
+        let (share, least) = GAPS_SHARE;
+        usize::try_from((self.budget.bytes / share).max(least)).unwrap_or(usize::MAX)
     }
 
     /// A job has written so much.

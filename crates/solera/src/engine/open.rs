@@ -277,6 +277,7 @@ fn start(
     let files = Files::new(fs, dir, database, options.direct_reads, cache.clone(), recorded.next_file);
     let holdings = files.holdings.clone();
     let memory = Memory::new(Budget::given(&options), cache, holdings, options.read_only);
+    files.gap_room.set_bytes_max(memory.gap_bytes_max());
     let manifest_path = FileName::Manifest(manifest.unwrap_or_default()).in_dir(dir);
     let catalog = recorded.catalog(&options, &memory.budget, &files, &manifest_path)?;
     let work = Work::new();

@@ -14,8 +14,9 @@
 use super::catalog::Catalog;
 use crate::{
     error::{Error, Result},
-    ids::{KeyspaceId, Seqno},
+    ids::KeyspaceId,
     key::{KeyEnd, KeyRange},
+    merge::visible::gaps::Eye,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -133,20 +134,20 @@ impl ReadSet {
         self.of.get(&keyspace).is_some_and(|of| of.has_key_in(range))
     }
 
-    /// Refuses with [`Error::Conflict`] if anything that was read at `since`, a registered
-    /// snapshot, has been written after it and before this call.
-    pub(super) fn validate(&self, catalog: &Catalog, since: Seqno) -> Result<()> {
+    /// Refuses with [`Error::Conflict`] if anything that was read by `eye`, whose snapshot is
+    /// registered, has been written after that and before this call.
+    pub(super) fn validate(&self, catalog: &Catalog, eye: Eye) -> Result<()> {
         for (id, of) in &self.of {
             // A keyspace that was dropped meanwhile was written: what was read is gone.
             let Some(tree) = catalog.numbered(*id) else { return Err(Error::Conflict) };
             let view = tree.view_owned();
             for key in &of.keys {
-                if tree.written_since(&view, key, since)? {
+                if tree.written_since(&view, key, eye.snapshot)? {
                     return Err(Error::Conflict);
                 }
             }
             for span in &of.spans {
-                if tree.range_written_since(&view, span, since)? {
+                if tree.range_written_since(&view, span, eye)? {
                     return Err(Error::Conflict);
                 }
             }
@@ -177,8 +178,8 @@ impl Announced {
     }
 
     /// As [`ReadSet::validate`].
-    pub(super) fn validate(&self, catalog: &Catalog, since: Seqno) -> Result<()> {
-        self.reads.validate(catalog, since)
+    pub(super) fn validate(&self, catalog: &Catalog, eye: Eye) -> Result<()> {
+        self.reads.validate(catalog, eye)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     error::{Error, Result},
     ids::{FileId, Seqno},
     key::hash,
+    merge::visible::gaps::Eye,
     tree::{Outcome, Tree},
     values::Pointer,
     version::each_pointer,
@@ -280,7 +281,8 @@ impl Reclaimer<'_> {
             return Ok(());
         }
         let announced = self.announcements.announce(reads.finish());
-        announced.validate(&self.store.catalog, since)?;
+        // It has read keys alone, and no moment matters to those.
+        announced.validate(&self.store.catalog, Eye { snapshot: since, now_ms: 0 })?;
         let terms = Terms { trees: vec![tree.clone()], reads: Some(announced.clone()) };
         match self.rest.put(encoder, terms) {
             Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),

@@ -596,8 +596,9 @@ pub(super) fn new_tree(
     options: KeyspaceOptions,
 ) -> Tree {
     let given = given(files, budget, &options);
-    let (context, values, holdings) = (files.table_context(), files.values.clone(), files.holdings.clone());
-    Tree::new(id, name.into(), given, options.merge_operator, context, values, holdings, Version::new())
+    let (context, values) = (files.table_context(), files.values.clone());
+    let counted = (files.holdings.clone(), files.gap_room.clone());
+    Tree::new(id, name.into(), given, options.merge_operator, context, values, counted, Version::new())
 }
 
 /// What a tree is given that is to be kept as `options` say.

@@ -118,7 +118,8 @@ counts! {
         /// Files no longer needed that could not be removed; the next open of the database tries
         /// again.
         FilesNotRemoved => files_not_removed,
-        /// Keys that iterators passed because they were gone: deleted, expired, or covered.
+        /// Keys that iterators passed because they were gone: deleted, expired, or covered. And
+        /// entries that commits passed in ranges that their transactions had read.
         EntriesPassed => entries_passed,
     }
     derived {

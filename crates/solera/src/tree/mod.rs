@@ -35,10 +35,14 @@ use crate::{
     error::Result,
     filter::Filters,
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
-    key::KeyRange,
+    key::{KeyEnd, KeyRange},
     memtable::{Holdings, Memtable},
-    merge::visible::{Backward, Forward, gaps::Gaps},
+    merge::visible::{
+        Backward, Forward,
+        gaps::{Eye, Gaps, Room},
+    },
     operator::MergeOperator,
+    stats::Counter,
     sync::{
         ArcSwap, Guard, Mutex,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -217,7 +221,7 @@ impl Tree {
         operator: Option<Arc<dyn MergeOperator>>,
         context: Arc<TableContext>,
         values: Arc<ValueFiles>,
-        holdings: Arc<Holdings>,
+        (holdings, room): (Arc<Holdings>, Arc<Room>),
         version: Version,
     ) -> Self {
         let separate_from = AtomicU64::new(given.bytes_separated());
@@ -248,7 +252,7 @@ impl Tree {
             state: AtomicU8::new(OPEN),
             separate_from,
             misses: Mutex::default(),
-            gaps: Gaps::default(),
+            gaps: Gaps::counted(room),
             rests: Rests::default(),
             looked_ns: AtomicU64::new(0),
             surplus_waits: AtomicBool::new(false),
@@ -507,39 +511,67 @@ impl Tree {
         Ok(false)
     }
 
-    /// As [`Tree::written_since`], for a whole range.
-    pub fn range_written_since(&self, view: &View, range: &KeyRange, since: Seqno) -> Result<bool> {
-        fn newer(cursor: &mut impl Cursor, range: &KeyRange, since: Seqno) -> Result<bool> {
+    /// As [`Tree::written_since`], for a whole range, of which it reads all as `eye` sees it. What
+    /// walks know to be a gap for it and since is not looked at: deletes there change nothing.
+    pub fn range_written_since(&self, view: &View, range: &KeyRange, eye: Eye) -> Result<bool> {
+        let mut left = range.clone();
+        while !left.is_empty() {
+            let gap = self.gaps.any().then(|| self.gaps.unwritten_in(&left, eye)).flatten();
+            let end = gap.as_ref().map_or(left.end, |gap| KeyEnd::Excluded(gap.start.clone()));
+            let piece = KeyRange { start: left.start, end };
+            if !piece.is_empty() && self.piece_written_since(view, &piece, eye.snapshot)? {
+                return Ok(true);
+            }
+            let Some(KeyRange { end: KeyEnd::Excluded(start), .. }) = gap else { return Ok(false) };
+            left = KeyRange { start, end: range.end.clone() };
+        }
+        Ok(false)
+    }
+
+    /// The same, but it looks at all of `range`.
+    fn piece_written_since(&self, view: &View, range: &KeyRange, since: Seqno) -> Result<bool> {
+        let mut passed = 0;
+        let mut newer = |cursor: &mut dyn Cursor| -> Result<bool> {
             cursor.seek(&range.start)?;
             while cursor.valid() && range.end.admits(cursor.key()) {
                 if cursor.seqno() > since {
                     return Ok(true);
                 }
+                passed += 1;
                 cursor.next()?;
             }
             Ok(false)
-        }
-        for memtable in view.memtables() {
-            if memtable.last_seqno().is_some_and(|last| last > since)
-                && (memtable.tombstones().overlaps_newer_than(range, since)
-                    || newer(&mut memtable.cursor(), range, since)?)
-            {
-                return Ok(true);
-            }
-        }
-        for run in view.version.runs() {
-            for table_ref in run.overlapping(range) {
-                if table_ref.descriptor().seqno_max <= since {
-                    continue;
-                }
-                let mut cursor = table_ref.file().cursor(table_ref.clip(), Access::Cached(run.level()))?;
-                if table_ref.tombstones()?.overlaps_newer_than(range, since)
-                    || newer(&mut cursor, range, since)?
+        };
+        let mut look = || -> Result<bool> {
+            for memtable in view.memtables() {
+                if memtable.last_seqno().is_some_and(|last| last > since)
+                    && (memtable.tombstones().overlaps_newer_than(range, since)
+                        || newer(&mut memtable.cursor())?)
                 {
                     return Ok(true);
                 }
             }
-        }
-        Ok(false)
+            for run in view.version.runs() {
+                for table_ref in run.overlapping(range) {
+                    if table_ref.descriptor().seqno_max <= since {
+                        continue;
+                    }
+                    let mut cursor =
+                        table_ref.file().cursor(table_ref.clip(), Access::Cached(run.level()))?;
+                    if table_ref.tombstones()?.overlaps_newer_than(range, since) || newer(&mut cursor)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        };
+        let written = look();
+        self.context.stats.add(Counter::EntriesPassed, passed);
+        written
+    }
+
+    /// Bytes of what walks have learned.
+    pub fn gap_bytes(&self) -> u64 {
+        self.gaps.bytes() as u64
     }
 }

@@ -45,6 +45,8 @@ pub struct Backward<C: Lending> {
     steady: (usize, usize),
     scratch: Scratch,
     trail: Trail,
+    /// Among the entries of `key` are some that lie in front of those that the trail's gaps are of.
+    is_own: bool,
 }
 
 /// What the entries of a key amount to.
@@ -77,6 +79,7 @@ impl<C: Lending> Backward<C> {
             steady: (0, 0),
             scratch: Scratch::default(),
             trail: Trail::default(),
+            is_own: false,
         }
     }
 
@@ -256,7 +259,7 @@ impl<C: Lending> Backward<C> {
                     (self.valid, self.refused) = (true, true);
                     return self.scratch.refusal.take().map_or(Ok(()), Err);
                 }
-                Passed::Absent | Passed::Covered(_) if self.is_in_gap(passed) => {
+                gone @ (Passed::Absent | Passed::Covered(_)) if self.is_in_gap(gone, passed) => {
                     self.merge.skip_before(self.trail.age(), &self.trail.bound)?;
                 }
                 Passed::Absent => covered = 0,
@@ -272,9 +275,17 @@ impl<C: Lending> Backward<C> {
 
     /// Counts `key` among those passed, and says whether a gap lies below it.
     #[inline]
-    fn is_in_gap(&mut self, passed: &mut u64) -> bool {
+    fn is_in_gap(&mut self, gone: Passed, passed: &mut u64) -> bool {
         *passed += 1;
-        self.trail.notes_down() && self.trail.note_down(&self.key, *passed, &self.sight.scope.reader)
+        if !self.trail.is_on() {
+            return false;
+        }
+        let age = self.trail.age();
+        if age > 0 && (self.is_own || matches!(gone, Passed::Covered(covering) if covering < age)) {
+            self.trail.own(*passed, &self.sight.scope.reader);
+            return false;
+        }
+        self.trail.note_down(&self.key, *passed, &self.sight.scope.reader)
     }
 
     /// Has the pairs from the merge's present entry down lent, if they need no merge.
@@ -291,7 +302,9 @@ impl<C: Lending> Backward<C> {
     fn pass_key(&mut self) -> Result<Passed> {
         let mut passed = Passed::Absent;
         self.scratch.clear_operands();
+        self.is_own = false;
         for _ in 0..VERSIONS_STEPPED_MAX {
+            self.is_own |= self.merge.age() < self.trail.age();
             if self.merge.seqno() <= self.sight.scope.reader.snapshot {
                 passed = self.add_newer(passed)?;
             }
@@ -382,6 +395,7 @@ impl<C: Lending> Backward<C> {
         self.merge.seek_version(&self.key, self.sight.scope.reader.snapshot)?;
         let mut passed = Passed::Absent;
         if self.merge.valid() && self.merge.key() == &self.key[..] {
+            self.is_own |= self.merge.age() < self.trail.age();
             let kind = self.merge.kind();
             passed = match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
                 Shown::Absent => Passed::Absent,

@@ -278,7 +278,7 @@ impl<C: Lending> Forward<C> {
                     self.at = At::Refused;
                     return self.scratch.refusal.take().map_or(Ok(()), Err);
                 }
-                Shown::Absent | Shown::Covered(_) if self.is_in_gap(passed) => {
+                shown @ (Shown::Absent | Shown::Covered(_)) if self.is_in_gap(shown, passed) => {
                     self.merge.skip_to(self.trail.age(), &self.trail.bound)?;
                 }
                 Shown::Absent => self.merge.next_key()?,
@@ -297,12 +297,23 @@ impl<C: Lending> Forward<C> {
 
     /// Counts the merge's present key among those passed, and says whether it lies in a gap.
     #[inline]
-    fn is_in_gap(&mut self, passed: &mut u64) -> bool {
+    fn is_in_gap(&mut self, shown: Shown, passed: &mut u64) -> bool {
         *passed += 1;
-        self.trail.notes(*passed)
-            && self.trail.note_up(self.merge.key(), *passed, &self.sight.scope.reader)
+        if !self.trail.is_on() {
+            return false;
+        }
+        if self.trail.age() > 0 && self.is_own(shown) {
             // A write of one's own stays where it is, in front of the gap.
-            && self.merge.age() >= self.trail.age()
+            self.trail.own(*passed, &self.sight.scope.reader);
+            return false;
+        }
+        *passed > 1 && self.trail.note_up(self.merge.key(), *passed, &self.sight.scope.reader)
+    }
+
+    /// Whether the present key is gone by what lies in front.
+    fn is_own(&self, shown: Shown) -> bool {
+        let age = self.trail.age();
+        self.merge.age() < age || matches!(shown, Shown::Covered(covering) if covering < age)
     }
 
     /// Leaves the pair: the merge stands on it, or on what a merged one ended with.

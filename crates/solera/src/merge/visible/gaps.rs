@@ -3,33 +3,81 @@
 //!
 //! Deletes say of one key each that it is gone. So each pop of a queue would pass all that was ever
 //! popped. `learn` adds a gap and joins neighbours; `end_into`, `start_into` and `last_into` give
-//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers
-//! of now, 16 for readers as of the past, with bounds of 64 KiB.
+//! the end to seek to, `unwritten_in` what needs no validation. `wrote` and `wrote_in` take keys
+//! out. A `Room` bounds what the gaps of all trees take.
 //! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
 //! its gap before the entry is visible. A walk that learns and a writer each do their part, then a
 //! fence, then look for the other's.
-//! Callers: `merge::visible::trail` learns and asks; `tree::gaps` tells of writes; `Tree::seal`
-//! forgets unused gaps.
+//! Callers: `merge::visible::trail` learns and asks; `tree::gaps` tells of writes and asks for
+//! validations; `Tree::seal` forgets unused gaps; `engine::memory` counts.
 
 use crate::{
     ids::Seqno,
     key::{KeyEnd, KeyRange, is_before},
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
 };
+use std::sync::Arc;
 
-/// Most gaps that are kept for readers of now.
-const GAPS_MAX: usize = 256;
-/// Most gaps that are kept for readers as of the past.
+/// Most gaps that a tree keeps for readers of now.
+const GAPS_MAX: usize = 16 << 10;
+/// Most gaps that it keeps for readers as of the past.
 const PAST_MAX: usize = 16;
-/// Most bytes that the bounds of all gaps of a tree may have.
-const BOUNDS_BYTES_MAX: usize = 64 << 10;
+/// What a gap takes besides its bounds.
+const GAP_BYTES: usize = 128;
+/// Where there is no room, a tree keeps gaps of so many bytes all the same.
+const TREE_BYTES_LEAST: usize = 512;
+/// Bytes of gaps of a database that nobody gave a size.
+const ROOM_BYTES: usize = 1 << 20;
+/// Where there are too many gaps, one part in so many goes at once.
+const THINNED_SHARE: usize = 4;
+/// So many gaps that are not for a validation are looked at in search of one that is.
+const LOOKED_AT_MAX: usize = 64;
+/// A validation steps over keys of a gap that saves it fewer steps.
+const UNWRITTEN_MIN: u64 = 16;
 /// A gap that saves fewer steps than this is not worth its place.
 const PASSED_MIN: u64 = 4;
 /// So many gaps that lie side by side are crossed at once.
 const CROSSED_MAX: usize = 4;
+
+/// What the gaps of all trees of a database take, and may take.
+#[derive(Debug)]
+pub struct Room {
+    bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Room { bytes: AtomicUsize::new(0), bytes_max: AtomicUsize::new(ROOM_BYTES) }
+    }
+}
+
+impl Room {
+    /// Bytes that all gaps take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// From now on gaps may take so many bytes, and each tree a few in any case.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// A tree's gaps took so many bytes before, and so many now.
+    fn changed(&self, before: usize, now: usize) {
+        match now.checked_sub(before) {
+            Some(more) => self.bytes.fetch_add(more, Ordering::Relaxed),
+            None => self.bytes.fetch_sub(before - now, Ordering::Relaxed),
+        };
+    }
+}
 
 /// The reader that looks: what decides whether a gap is one for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +89,7 @@ pub struct Eye {
 }
 
 /// A stretch of keys `start..end` without a pair.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Gap {
     start: Box<[u8]>,
     end: Box<[u8]>,
@@ -63,7 +111,7 @@ impl Gap {
     }
 
     fn bytes(&self) -> usize {
-        self.start.len() + self.end.len()
+        self.start.len() + self.end.len() + GAP_BYTES
     }
 
     /// Whether the two overlap or adjoin and have a moment in common that `snapshot` is.
@@ -95,7 +143,8 @@ struct Lists {
     now: Vec<Gap>,
     /// Into which a writer has written since.
     past: Vec<Gap>,
-    bounds_bytes: usize,
+    /// What both take.
+    bytes: usize,
     /// A walk learned or skipped one since this was last asked.
     is_used: bool,
 }
@@ -127,48 +176,97 @@ impl Lists {
         self.now.last().filter(holds).or_else(|| self.past.iter().find(holds))
     }
 
+    /// The first gap of now that ends behind `key` and is for this eye.
+    fn next(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
+        let ends_before = |gap: &Gap| !is_before(key, &gap.end) && !gap.is_last;
+        let next = self.now.partition_point(ends_before);
+        let mut near = self.now[next..].iter().take(LOOKED_AT_MAX);
+        near.find(|gap| gap.is_for(eye) && (gap.passed >= UNWRITTEN_MIN || gap.is_last))
+    }
+
     /// Takes in a gap that was found as of `snapshot`.
     fn add(&mut self, mut gap: Gap, snapshot: Seqno) {
         self.is_used = true;
+        if gap.upto == Seqno::MAX {
+            // One that is for later moments is worth more, and so is what that one adjoins: what
+            // was found is for those before.
+            let first = self.now.partition_point(|other| other.end <= gap.start);
+            let over = self.now[first..].iter().take_while(|other| other.start < gap.end);
+            if let Some(from) = over.map(|other| other.from).max().filter(|&from| from > snapshot) {
+                gap.upto = from - 1;
+            }
+        }
         let is_now = gap.upto == Seqno::MAX;
         let list = if is_now { &mut self.now } else { &mut self.past };
         // Only those of now are in the order of their ends too.
         let mut at = if is_now { list.partition_point(|other| other.end < gap.start) } else { 0 };
-        while let Some(other) = list.get(at) {
+        // It takes the place of the first that it joins.
+        let mut place = None;
+        while let Some(other) = list.get_mut(at) {
             if other.start > gap.end {
                 break;
             }
-            if other.joins(&gap, snapshot) {
-                let other = list.remove(at);
-                self.bounds_bytes -= other.bytes();
-                gap.join(other);
-            } else if is_now && other.start < gap.end && gap.start < other.end {
-                // It is for later moments, and worth more: what was found is for those before.
-                let upto = other.from - 1;
-                return self.add(Gap { upto, ..gap }, snapshot);
-            } else {
+            if !other.joins(&gap, snapshot) {
                 at += 1;
+                continue;
+            }
+            self.bytes -= other.bytes();
+            gap.join(std::mem::take(other));
+            match place {
+                None => (place, at) = (Some(at), at + 1),
+                Some(_) => drop(list.remove(at)),
             }
         }
-        self.bounds_bytes += gap.bytes();
-        let at = list.partition_point(|other| other.start <= gap.start);
-        list.insert(at, gap);
+        self.bytes += gap.bytes();
+        let at = match place {
+            Some(at) => {
+                list[at] = gap;
+                at
+            }
+            None => {
+                let at = list.partition_point(|other| other.start <= gap.start);
+                list.insert(at, gap);
+                at
+            }
+        };
         // Where another gap lies behind one, that one is not the last.
         let behind = if at + 1 < list.len() { Some(at) } else { at.checked_sub(1) };
         if let Some(at) = behind.filter(|_| is_now) {
             list[at].is_last = false;
         }
-        while self.now.len() > GAPS_MAX || self.bounds_bytes > BOUNDS_BYTES_MAX && !self.now.is_empty() {
-            Self::remove_least(&mut self.now, &mut self.bounds_bytes);
-        }
-        while self.past.len() > PAST_MAX || self.bounds_bytes > BOUNDS_BYTES_MAX && !self.past.is_empty() {
-            Self::remove_least(&mut self.past, &mut self.bounds_bytes);
+        if !is_now {
+            // Joined, it may begin before others.
+            list.sort_by(|a, b| a.start.cmp(&b.start));
         }
     }
 
-    fn remove_least(list: &mut Vec<Gap>, bounds_bytes: &mut usize) {
-        let least = (0..list.len()).min_by_key(|&at| list[at].passed);
-        *bounds_bytes -= least.map_or(0, |at| list.remove(at).bytes());
+    /// Forgets those that save least, while there are too many of them, or while all take more than
+    /// `bytes_max`, of which other trees' take `elsewhere`.
+    fn thin(&mut self, elsewhere: usize, bytes_max: usize) {
+        let is_over = |lists: &Self| {
+            lists.bytes > TREE_BYTES_LEAST && elsewhere.saturating_add(lists.bytes) > bytes_max
+        };
+        while self.past.len() > PAST_MAX || !self.past.is_empty() && is_over(self) {
+            Self::remove_least(&mut self.past, &mut self.bytes);
+        }
+        while self.now.len() > GAPS_MAX || !self.now.is_empty() && is_over(self) {
+            Self::remove_least(&mut self.now, &mut self.bytes);
+        }
+    }
+
+    /// Removes a part of a list, and at least one.
+    fn remove_least(list: &mut Vec<Gap>, bytes: &mut usize) {
+        let mut passed: Vec<u64> = list.iter().map(|gap| gap.passed).collect();
+        let mut count = list.len() / THINNED_SHARE + usize::from(list.len() < THINNED_SHARE);
+        let (_, &mut most, _) = passed.select_nth_unstable(count - 1);
+        list.retain(|gap| {
+            let goes = gap.passed <= most && count > 0;
+            if goes {
+                count -= 1;
+                *bytes -= gap.bytes();
+            }
+            !goes
+        });
     }
 
     /// Takes `key` out.
@@ -177,8 +275,8 @@ impl Lists {
             last.is_last = false;
         }
         let Some(at) = self.at(key).filter(|&at| key < &self.now[at].end[..]) else { return };
-        let gap = self.now.remove(at);
-        self.bounds_bytes -= gap.bytes();
+        let gap = std::mem::take(&mut self.now[at]);
+        self.bytes -= gap.bytes();
         let above: Box<[u8]> = [key, &[0]].concat().into();
         // At an end, nearly all of it is left.
         let is_inside = *gap.start < *key && above < gap.end;
@@ -187,11 +285,16 @@ impl Lists {
             Gap { start: above, passed, ..gap.clone() },
             Gap { end: key.into(), passed, is_last: false, ..gap },
         ];
-        for part in parts {
-            if part.start < part.end && part.passed >= PASSED_MIN {
-                self.bounds_bytes += part.bytes();
-                self.now.insert(at, part);
+        let mut place = Some(at);
+        for part in parts.into_iter().filter(|part| part.start < part.end && part.passed >= PASSED_MIN) {
+            self.bytes += part.bytes();
+            match place.take() {
+                Some(at) => self.now[at] = part,
+                None => self.now.insert(at, part),
             }
+        }
+        if place.is_some() {
+            self.now.remove(at);
         }
     }
 }
@@ -202,9 +305,36 @@ pub struct Gaps {
     /// Whether there is any: writers and walks look here first.
     any: AtomicBool,
     lists: Mutex<Lists>,
+    room: Arc<Room>,
+}
+
+impl Drop for Gaps {
+    fn drop(&mut self) {
+        self.room.changed(self.lists.lock().bytes, 0);
+    }
 }
 
 impl Gaps {
+    /// None, which are to count in `room`.
+    pub fn counted(room: Arc<Room>) -> Gaps {
+        Gaps { any: AtomicBool::new(false), lists: Mutex::default(), room }
+    }
+
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        if self.any() { self.lists.lock().bytes } else { 0 }
+    }
+
+    /// Changes the lists, which are kept within the room.
+    fn change<R>(&self, lists: &mut Lists, change: impl FnOnce(&mut Lists) -> R) -> R {
+        let before = lists.bytes;
+        let changed = change(lists);
+        let elsewhere = self.room.bytes().saturating_sub(before);
+        lists.thin(elsewhere, self.room.bytes_max());
+        self.room.changed(before, lists.bytes);
+        changed
+    }
+
     /// Whether there is any that a walk could skip.
     #[inline]
     pub fn any(&self) -> bool {
@@ -265,6 +395,16 @@ impl Gaps {
         found
     }
 
+    /// The first stretch of `range` in which `eye` saw nothing, and nothing that may be seen was
+    /// written since, if it spares a validation enough steps.
+    pub fn unwritten_in(&self, range: &KeyRange, eye: Eye) -> Option<KeyRange> {
+        let lists = self.lists.lock();
+        let gap = lists.next(&range.start, eye)?;
+        let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
+        let stretch = KeyRange { start: gap.start.clone(), end }.intersection(range);
+        (!stretch.is_empty()).then_some(stretch)
+    }
+
     /// Learns that `eye`, which passed so many keys there, sees nothing in `start..end`, and, if it
     /// `is_last`, nothing behind it. `seen_from` tells the smallest number above the snapshot's of
     /// what was inserted there since and may be seen.
@@ -276,7 +416,7 @@ impl Gaps {
         passed: u64,
         seen_from: impl FnOnce() -> Option<Seqno>,
     ) {
-        if start >= end || start.len() + end.len() > BOUNDS_BYTES_MAX / 16 {
+        if start >= end || start.len() + end.len() + GAP_BYTES > self.room.bytes_max().max(TREE_BYTES_LEAST) {
             return;
         }
         let mut lists = self.lists.lock();
@@ -292,23 +432,25 @@ impl Gaps {
             passed,
             is_last,
         };
-        lists.add(gap, eye.snapshot);
+        self.change(&mut lists, |lists| lists.add(gap, eye.snapshot));
     }
 
     /// Entries with these keys, not deletes, were inserted and are about to be visible.
     pub fn wrote<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let mut lists = self.lists.lock();
-        keys.for_each(|key| lists.cut(key));
+        self.change(&mut lists, |lists| keys.for_each(|key| lists.cut(key)));
     }
 
     /// Entries somewhere in `range` are about to be visible.
     pub fn wrote_in(&self, range: &KeyRange) {
         let mut lists = self.lists.lock();
-        lists.now.retain(|gap| {
-            let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
-            KeyRange { start: gap.start.clone(), end }.intersection(range).is_empty()
+        self.change(&mut lists, |lists| {
+            lists.now.retain(|gap| {
+                let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
+                KeyRange { start: gap.start.clone(), end }.intersection(range).is_empty()
+            });
+            lists.bytes = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
         });
-        lists.bounds_bytes = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
     }
 
     /// Forgets all if none was of use since this was last called.
@@ -318,7 +460,7 @@ impl Gaps {
         }
         let mut lists = self.lists.lock();
         if !std::mem::take(&mut lists.is_used) {
-            *lists = Lists::default();
+            self.change(&mut lists, |lists| *lists = Lists::default());
             self.any.store(false, Ordering::Relaxed);
         }
     }
@@ -402,7 +544,7 @@ mod tests {
     #[test]
     fn gaps_stay_few_and_the_widest_stay() {
         let gaps = Gaps::default();
-        for n in 0..5000u32 {
+        for n in 0..2 * GAPS_MAX as u32 {
             let (start, end) = ((2 * n).to_be_bytes(), (2 * n + 1).to_be_bytes());
             gaps.learn((&start, &end), false, NOW, if n == 7 { 1_000_000 } else { u64::from(n) }, || None);
             gaps.learn((&start, &end), false, Eye { snapshot: 50, ..NOW }, u64::from(n), || Some(60));
@@ -410,12 +552,83 @@ mod tests {
         let lists = gaps.lists.lock();
         assert!(lists.now.len() <= GAPS_MAX && lists.past.len() <= PAST_MAX);
         let bytes: usize = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
-        assert_eq!(lists.bounds_bytes, bytes);
+        assert_eq!((lists.bytes, gaps.room.bytes()), (bytes, bytes));
+        assert!(bytes <= ROOM_BYTES);
         drop(lists);
         assert!(end(&gaps, &14u32.to_be_bytes(), NOW).is_some());
-        let long = vec![7; BOUNDS_BYTES_MAX];
+        let long = vec![7; ROOM_BYTES];
         gaps.learn((b"b", &long), false, Eye { snapshot: SEQNO_MAX, ..NOW }, u64::MAX / 2, || None);
-        assert!(gaps.lists.lock().bounds_bytes <= BOUNDS_BYTES_MAX);
+        assert!(gaps.room.bytes() <= ROOM_BYTES);
+        let room = gaps.room.clone();
+        drop(gaps);
+        assert_eq!(room.bytes(), 0);
+    }
+
+    /// Gaps of all trees share their room, and a tree that comes late has a little in any case.
+    #[test]
+    fn gaps_of_all_trees_are_counted_together() {
+        let room = Arc::new(Room::default());
+        room.set_bytes_max(64 << 10);
+        let trees: Vec<Gaps> = (0..40).map(|_| Gaps::counted(room.clone())).collect();
+        for gaps in &trees {
+            for n in 0..100u32 {
+                let (start, end) = ((2 * n).to_be_bytes(), (2 * n + 1).to_be_bytes());
+                gaps.learn((&start, &end), false, NOW, 100, || None);
+            }
+            assert!(gaps.lists.lock().now.len() >= 3);
+        }
+        let bytes = |gaps: &Gaps| gaps.lists.lock().bytes;
+        assert_eq!(room.bytes(), trees.iter().map(bytes).sum::<usize>());
+        assert!(room.bytes() <= (64 << 10) + 40 * TREE_BYTES_LEAST, "{}", room.bytes());
+        trees[0].forget_unused();
+        trees[0].forget_unused();
+        assert_eq!(bytes(&trees[0]), 0);
+        assert_eq!(room.bytes(), trees.iter().map(bytes).sum::<usize>());
+    }
+
+    /// Symptom: a reader of a while ago made the gap of all that was popped one of the past.
+    /// Cause: what it found there overlapped what was learned since, and took along what it joined.
+    #[test]
+    fn a_late_learner_takes_nothing_from_readers_of_now() {
+        let gaps = Gaps::default();
+        let (late, later) = (Eye { snapshot: 110, ..NOW }, Eye { snapshot: 120, ..NOW });
+        gaps.learn((b"b", b"d"), false, NOW, 100, || None);
+        gaps.learn((b"e", b"f"), false, later, 100, || None);
+        gaps.learn((b"d", b"ef"), false, late, 100, || None);
+        assert_eq!(end(&gaps, b"b", later).as_deref(), Some(&b"d"[..]));
+        assert_eq!(end(&gaps, b"e", later).as_deref(), Some(&b"f"[..]));
+        assert_eq!(end(&gaps, b"b", late).as_deref(), Some(&b"ef"[..]));
+    }
+
+    #[test]
+    fn a_validation_spares_itself_what_nobody_wrote_into_since() {
+        let gaps = Gaps::default();
+        let unwritten = |range: KeyRange, eye| gaps.unwritten_in(&range, eye);
+        let all = KeyRange::all;
+        assert_eq!(unwritten(all(), NOW), None);
+        gaps.learn((b"b", b"d"), false, NOW, 100, || None);
+        gaps.learn((b"f", b"g"), false, NOW, UNWRITTEN_MIN - 1, || None);
+        assert_eq!(unwritten(all(), NOW), Some(KeyRange::half_open(b"b", b"d")));
+        assert_eq!(unwritten(KeyRange::half_open(b"c", b"cc"), NOW), Some(KeyRange::half_open(b"c", b"cc")));
+        assert_eq!(unwritten(KeyRange::half_open(b"d", b"x"), NOW), None, "a few steps are cheaper");
+        assert_eq!(unwritten(KeyRange::half_open(b"", b"b"), NOW), None);
+        assert_eq!(unwritten(all(), Eye { snapshot: 99, ..NOW }), None, "it may have seen what was deleted");
+        assert_eq!(unwritten(all(), Eye { now_ms: 4, ..NOW }), None, "it may have seen what has expired");
+        // What was written since its snapshot is in no gap of now.
+        gaps.learn((b"p", b"r"), true, NOW, 100, || Some(120));
+        assert_eq!(unwritten(KeyRange::half_open(b"p", b"q"), NOW), None);
+        gaps.learn((b"p", b"r"), true, Eye { snapshot: 130, ..NOW }, 100, || None);
+        assert_eq!(unwritten(KeyRange::half_open(b"p", b"q"), NOW), None);
+        let later = Eye { snapshot: 130, ..NOW };
+        let behind = KeyRange { start: (*b"x").into(), end: KeyEnd::Unbounded };
+        assert_eq!(unwritten(behind.clone(), later), Some(behind.clone()), "the last has no end");
+        gaps.wrote([&b"c"[..], b"z"].into_iter());
+        assert_eq!(unwritten(behind, later), None);
+        assert_eq!(unwritten(all(), later), Some(KeyRange::half_open(b"b", b"c")));
+        assert_eq!(
+            unwritten(KeyRange::half_open(b"c", b"cc"), later),
+            Some(KeyRange::half_open(b"c\0", b"cc"))
+        );
     }
 
     #[test]

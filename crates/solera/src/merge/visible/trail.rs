@@ -6,7 +6,8 @@
 //! `note_up` and `note_down` say when the walker comes into a known gap, and where that ends.
 //!
 //! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
-//! at. A walk with writes of its own in front has the memory learn nothing: others see more.
+//! at. A key that is gone by writes that lie in front is not noted and ends the row (`own`): others
+//! see it. What a trail copies of long keys it lets go of when the row ends.
 //!
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
@@ -26,9 +27,9 @@ const MORE_MIN: u64 = 2;
 const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
 const KEYS_PER_LOOK: u64 = 16;
-/// Longer keys bound no gap, and are not noted: each walk would hold copies of some. A gap that is
-/// learned goes over those between its bounds.
-const KEY_BYTES_NOTED_MAX: usize = 4 << 10;
+/// Where the walk is placed is noted if the key is not longer, unless a gap ends there: most walks
+/// pass nothing.
+const PLACE_BYTES_MAX: usize = 4 << 10;
 
 /// What remembers gaps, and knows what was written.
 pub trait Remembers: Send + Sync {
@@ -49,6 +50,8 @@ pub(super) struct Trail {
     passed: u64,
     /// Keys of this row that were noted and not learned.
     noted: u64,
+    /// Keys that were passed before the row began.
+    before: u64,
     /// Where what is noted begins and ends.
     from: Vec<u8>,
     to: Vec<u8>,
@@ -102,7 +105,7 @@ impl Trail {
         let gaps = memory.gaps();
         self.adjoins = self.age == 0 && gaps.any() && gaps.end_into(key, Self::eye(reader), &mut self.bound);
         let from = if self.adjoins { &self.bound } else { key };
-        self.is_placed = self.age == 0 && from.len() <= KEY_BYTES_NOTED_MAX;
+        self.is_placed = self.adjoins || from.len() <= PLACE_BYTES_MAX;
         if self.is_placed {
             self.from.clear();
             self.from.extend_from_slice(from);
@@ -118,7 +121,7 @@ impl Trail {
         self.adjoins =
             self.age == 0 && gaps.any() && gaps.start_into(key, Self::eye(reader), &mut self.bound);
         let to = if self.adjoins { &self.bound } else { key };
-        self.is_placed = self.age == 0 && to.len() <= KEY_BYTES_NOTED_MAX;
+        self.is_placed = self.adjoins || to.len() <= PLACE_BYTES_MAX;
         if self.is_placed {
             self.to.clear();
             self.to.extend_from_slice(to);
@@ -140,29 +143,27 @@ impl Trail {
         self.adjoins
     }
 
+    /// A key is gone that the sources of the gaps may show: the row of those that they do not show
+    /// ends before it.
+    #[cold]
+    pub(super) fn own(&mut self, passed: u64, reader: &Reader) {
+        self.end_row(passed, reader);
+        self.begin();
+        self.before = passed;
+    }
+
     /// The walker goes on from a pair, or nothing is known of where it is about to be placed.
     #[inline]
     pub(super) fn begin(&mut self) {
         (self.noted, self.is_placed, self.adjoins, self.is_last) = (0, false, false, false);
+        self.before = 0;
     }
 
-    /// Whether there is a memory.
+    /// Whether there is a memory, so that keys that are passed are to be noted. (Upward not the
+    /// first of a row: most rows are of one. A walk down from the very end knows no key before it.)
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.memory.is_some()
-    }
-
-    /// Whether the keys that are passed downward are to be noted. (The first counts: a walk from
-    /// the very end knows no key before it.)
-    #[inline]
-    pub(super) fn notes_down(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    /// Whether the keys that are passed are to be noted; `passed` is their number in this row.
-    #[inline]
-    pub(super) fn notes(&self, passed: u64) -> bool {
-        passed > 1 && self.memory.is_some()
     }
 
     fn looks(&self, passed: u64) -> bool {
@@ -173,15 +174,17 @@ impl Trail {
     /// Notes that `key`, the next of an upward row of `passed`, is gone. If it lies in a gap, that
     /// ends at `bound`, and the walker is to go on from there.
     pub(super) fn note_up(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
-        if key.len() > KEY_BYTES_NOTED_MAX {
-            return false;
-        }
         if self.looks(passed)
             && let Some(memory) = &self.memory
             && memory.gaps().end_into(key, Self::eye(reader), &mut self.bound)
         {
-            // From where the walk was placed to the gap there is nothing either.
-            if self.is_placed && !self.adjoins || self.noted >= MORE_MIN {
+            // From where the walk was placed to the gap there is nothing either. A walk with writes
+            // in front was perhaps placed in the gap.
+            let is_known = self.age > 0
+                && self.is_placed
+                && memory.gaps().end_into(&self.from, Self::eye(reader), &mut self.to)
+                && self.to >= self.bound;
+            if !is_known && (self.is_placed && !self.adjoins || self.noted >= MORE_MIN) {
                 self.to.clear();
                 self.to.extend_from_slice(key);
                 self.noted = self.noted.max(1);
@@ -211,9 +214,6 @@ impl Trail {
     /// Notes that `key`, the next of a downward row of `passed`, is gone. If it lies in a gap, that
     /// begins at `bound`, and the walker is to go on below.
     pub(super) fn note_down(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
-        if key.len() > KEY_BYTES_NOTED_MAX {
-            return false;
-        }
         if self.noted == 0 && !self.is_placed {
             self.to.clear();
             self.to.extend_from_slice(key);
@@ -250,23 +250,29 @@ impl Trail {
         false
     }
 
-    /// The row ended after `passed` keys: at a pair, or where the walk does.
+    /// The walk came to a pair, or to its end, after `passed` keys.
     #[inline]
     pub(super) fn end(&mut self, passed: u64, reader: &Reader) {
-        if passed > 0 {
-            self.passed += passed;
-            let row_min = if self.adjoins { MORE_MIN } else { ROW_MIN };
-            if self.noted > 0 && passed >= row_min {
-                self.learn(reader);
-            }
+        self.passed += passed;
+        if passed > 0 || self.is_placed {
+            self.end_row(passed, reader);
         }
         self.begin();
+    }
+
+    /// The row ended.
+    fn end_row(&mut self, passed: u64, reader: &Reader) {
+        let row_min = if self.adjoins { MORE_MIN } else { ROW_MIN };
+        if self.noted > 0 && passed - self.before >= row_min {
+            self.learn(reader);
+        }
+        [&mut self.from, &mut self.to, &mut self.bound].into_iter().for_each(key::let_go_of_long);
     }
 
     /// Has the tree learn what is noted.
     #[cold]
     fn learn(&mut self, reader: &Reader) {
-        let Some(memory) = self.memory.as_ref().filter(|_| self.age == 0) else { return };
+        let Some(memory) = &self.memory else { return };
         let (from, to) = (&self.from[..], &self.to[..]);
         let seen_from = || {
             let end = if self.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(to.into()) };
