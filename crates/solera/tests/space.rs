@@ -7,7 +7,7 @@
 //! delete that a merge could drop. No answer changes. Stats tell the bytes by cause.
 
 use solera::{
-    Clock, Db, Keyspace, KeyspaceOptions, ManualClock, Options, Shape, Slice,
+    Clock, Db, Keyspace, KeyspaceOptions, ManualClock, Options, Shape, Slice, operator,
     vfs::{Fs, mem::MemFs},
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -140,6 +140,44 @@ fn a_version_goes_with_the_only_snapshot_that_sees_it_though_an_older_one_lives(
     assert_eq!(oldest.get(db.default(), key(5)).unwrap().as_deref(), Some(&value(5, 0)[..]));
 }
 
+/// Old operands and old values apart go with the snapshot that sees them, too.
+#[test]
+fn old_operands_and_old_values_apart_go_when_the_snapshot_is_dropped() {
+    const KEYS: u32 = 500;
+    type Write = fn(&Db, u32, u32);
+    let ways: [(&str, Write); 2] = [
+        ("operands", |db, n, round| db.merge(key(n), value(n, round)).unwrap()),
+        ("values apart", |db, n, round| db.put(key(n), value(n, round).repeat(20)).unwrap()),
+    ];
+    for (what, write) in ways {
+        for run_limits in [vec![4, 1], vec![4, 3, 3]] {
+            let world = World::new(0);
+            let shape = Shape { table_bytes: 64 << 10, run_limits: run_limits.clone(), ..Shape::default() };
+            let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).seed(1).shape(shape);
+            let options = options.background_threads(0).fs(world.fs.clone()).clock(world.clock.clone());
+            let options =
+                options.separate_values_from(1000).merge_operator(operator::builtin("append").unwrap());
+            let db = options.open(DIR).unwrap();
+            (0..KEYS).for_each(|n| write(&db, n, 0));
+            let before = db.snapshot();
+            for round in 1..4 {
+                (0..KEYS).for_each(|n| write(&db, n, round));
+                db.flush().unwrap();
+            }
+            let seen = all(before.iter(db.default()));
+            drop(before);
+            rest(&world, &db);
+            rest(&world, &db);
+            let now = all(db.iter());
+            let live: u64 = now.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            let most = live * 13 / 10 + 2 * WRITE_BUFFER + 40_000;
+            let at_rest = world.disk_bytes();
+            assert!(at_rest <= most, "{what} {run_limits:?}: {at_rest} of {live}");
+            assert_eq!((seen.len(), now.len()), (KEYS as usize, KEYS as usize));
+        }
+    }
+}
+
 /// Symptom: entries that had expired stayed on disk, through `compact_range` and reopening. Cause:
 /// the engine did not know that a table of the bottom had any. Cure: a table knows when its entries
 /// expire.
@@ -219,6 +257,79 @@ fn keys_deleted_from_the_front_give_their_space_back_at_rest() {
 #[test]
 fn keys_deleted_by_one_range_give_their_space_back_at_rest() {
     delete_nine_of_ten(|db, keys| db.delete_range(key(0)..key(keys / 10 * 9)).unwrap());
+}
+
+/// Nothing rested in between: what was deleted is known from the log alone when it opens again.
+#[test]
+fn keys_deleted_right_before_a_close_give_their_space_back_after_reopening() {
+    const KEYS: u32 = 10_000;
+    type Way = fn(&Db);
+    let ways: [Way; 3] = [
+        |db| {
+            (0..KEYS)
+                .map(|n| n * 7919 % KEYS)
+                .filter(|n| n % 10 != 3)
+                .for_each(|n| db.delete(key(n)).unwrap())
+        },
+        |db| (KEYS / 10..KEYS).rev().for_each(|n| db.delete(key(n)).unwrap()),
+        |db| db.delete_range(key(0)..key(KEYS / 10 * 9)).unwrap(),
+    ];
+    for free in ways {
+        let world = World::new(2);
+        let db = world.open();
+        put_all(db.default(), KEYS, 0);
+        compact(&db);
+        let live = table_bytes(&db) / 10;
+        free(&db);
+        db.close().unwrap();
+        let db = world.open();
+        let most = live * 13 / 10 + 2 * WRITE_BUFFER;
+        soon("deleted entries leave", || world.disk_bytes() <= most);
+        assert_eq!(all(db.iter()).len() as u32, KEYS / 10);
+    }
+}
+
+/// Levels of several runs give space back as those of one do.
+#[test]
+fn levels_of_several_runs_give_space_back_at_rest() {
+    const KEYS: u32 = 6000;
+    type Way = fn(&World, &Db);
+    let ways: [(&str, Way); 4] = [
+        ("deletes", |_, db| {
+            (0..KEYS)
+                .map(|n| n * 7919 % KEYS)
+                .filter(|n| n % 10 != 3)
+                .for_each(|n| db.delete(key(n)).unwrap());
+        }),
+        ("a range", |_, db| db.delete_range(key(0)..key(KEYS / 10 * 9)).unwrap()),
+        ("a snapshot", |_, db| {
+            let snapshot = db.snapshot();
+            (0..10).for_each(|round| put_all(db.default(), KEYS / 10, round));
+            drop(snapshot);
+            (KEYS / 10..KEYS).for_each(|n| db.delete(key(n)).unwrap());
+        }),
+        ("expiry", |world, db| {
+            for n in (0..KEYS).filter(|n| n % 10 != 3) {
+                db.put_with_ttl(key(n), value(n, 1), Duration::from_secs(1)).unwrap();
+            }
+            world.clock.advance(Duration::from_secs(2));
+        }),
+    ];
+    for (what, free) in ways {
+        let world = World::new(0);
+        let shape = Shape { table_bytes: 64 << 10, run_limits: vec![4, 3, 3], ..Shape::default() };
+        let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).seed(1).shape(shape);
+        let options = options.background_threads(0).fs(world.fs.clone()).clock(world.clock.clone());
+        let db = options.open(DIR).unwrap();
+        (0..3).for_each(|round| put_all(db.default(), KEYS, round));
+        free(&world, &db);
+        rest(&world, &db);
+        rest(&world, &db);
+        let live: u64 = all(db.iter()).iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+        let (most, at_rest) = (live * 13 / 10 + 2 * WRITE_BUFFER, world.disk_bytes());
+        assert!(at_rest <= most, "{what}: {at_rest} of {live}");
+        assert_eq!(all(db.iter()).len() as u32, KEYS / 10);
+    }
 }
 
 /// Symptom: of 2.1 MB of which 90 % were deleted, half stayed where the last deletes came during a
@@ -301,6 +412,60 @@ fn a_range_deletion_drops_the_tables_that_it_covers_unread_once_no_snapshot_need
     let written = after.bytes_written_compaction - before.bytes_written_compaction;
     assert!(written < full * 13 / 100, "{written} of {full}");
     assert_eq!(all(db.iter()).len(), 1000);
+}
+
+/// Symptom: with one value of 300 KiB in the keyspace a range deletion read all that it covered.
+/// Cause: only who read a table knew which values go with it. Cure: its descriptor tells where its
+/// entries point to.
+#[test]
+fn a_range_deletion_drops_tables_unread_beside_value_files_too() {
+    type Apart = fn(u32) -> bool;
+    // A value that stays, one that goes, and values all over.
+    let cases: [(Apart, usize); 3] =
+        [(|n| n == 9500, 300 << 10), (|n| n == 100, 300 << 10), (|n| n % 10 == 0, 2000)];
+    for ((is_apart, large), reopens) in cases.into_iter().flat_map(|case| [(case, false), (case, true)]) {
+        let world = World::new(0);
+        let open = || {
+            let shape = Shape { table_bytes: 64 << 10, ..Shape::default() };
+            let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).shape(shape).seed(1);
+            let options = options.background_threads(0).clock(world.clock.clone());
+            options.separate_values_from(1000).fs(world.fs.clone()).open(DIR).unwrap()
+        };
+        let db = open();
+        for n in 0..10_000 {
+            match is_apart(n) {
+                true => db.put(key(n), vec![n as u8; large]).unwrap(),
+                false => db.put(key(n), value(n, 0)).unwrap(),
+            }
+        }
+        compact(&db);
+        let db = if reopens {
+            db.close().unwrap();
+            open()
+        } else {
+            db
+        };
+        let live = |db: &Db| db.default().stats().separated_bytes;
+        let (full, apart) = (table_bytes(&db), (0..10_000).filter(|&n| is_apart(n)).count() as u64);
+        assert_eq!(live(&db), apart * large as u64);
+        let read = |db: &Db| {
+            let observed = db.control().observe();
+            let levels = observed.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+            levels.map(|level| level.merges.bytes_out).sum::<u64>()
+        };
+        let before = read(&db);
+        db.delete_range(key(0)..key(9000)).unwrap();
+        // Flushed, merged where it covers parts of tables, and no values moved.
+        while table_bytes(&db) > full * 13 / 100 && db.step().unwrap() {}
+        assert!(table_bytes(&db) <= full * 13 / 100, "{} of {full}", table_bytes(&db));
+        let read = read(&db) - before;
+        assert!(read < full * 13 / 100, "{read} of {full} read, {apart} values of {large} bytes");
+        db.wait_idle().unwrap();
+        let left = (9000..10_000).filter(|&n| is_apart(n)).count() as u64;
+        assert_eq!((all(db.iter()).len(), live(&db)), (1000, left * large as u64));
+        db.close().unwrap();
+        assert_eq!(all(open().iter()).len(), 1000);
+    }
 }
 
 /// Symptom: 1,000 puts and then 1,000 deletes left 1,000 entries while an older snapshot lived,

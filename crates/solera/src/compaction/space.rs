@@ -2,7 +2,7 @@
 //! `free`).
 //!
 //! - **Unread** (`unread`): a table that a newer range tombstone covers, or that has expired above
-//!   nothing, leaves the tree unread. None does while tables point to separated values.
+//!   nothing, leaves the tree unread, if it is known which separated values it points to.
 //! - **In place** (`free`): a table of which a fifth is droppable is written anew, in its run.
 //! - **Down** (`free`): tables that hide a fifth of a merge with the next level are merged with it:
 //!   by deletes, and by newer versions where the tree rests.
@@ -90,12 +90,9 @@ impl Awaited {
     }
 }
 
-/// A plan that drops tables unread: they are of no use to any reader. Where tables point to value
-/// files, the pointers have to be read before they go, so none is dropped.
+/// A plan that drops tables unread: they are of no use to any reader. What they point to in value
+/// files is known from their descriptors.
 pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
-    if !picture.version.values().is_empty() {
-        return None;
-    }
     let covers: Vec<(&Arc<Run>, &TableRef, &Cover)> = covers(picture.version).collect();
     let has_expired = |run: &Run, table: &TableRef| {
         let Waste { expiring, .. } = &table.descriptor().waste;
@@ -114,9 +111,20 @@ pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
             })
     };
     let may_be = |table: &TableRef| !covers.is_empty() || !table.descriptor().waste.expiring.is_empty();
+    if !picture.version.tables().any(&may_be) {
+        return None;
+    }
+    let all_are_told = are_pointers_told(picture.version);
+    let is_told = |table: &TableRef| {
+        let pointers = &table.descriptor().waste.pointers;
+        if pointers.is_empty() { all_are_told } else { table.is_whole() }
+    };
     picture.version.runs().iter().find_map(|run| {
         let is_next = |table: &TableRef| {
-            may_be(table) && is_useless(run, table) && !picture.claims.overlaps(run.level(), table.clip())
+            may_be(table)
+                && is_told(table)
+                && is_useless(run, table)
+                && !picture.claims.overlaps(run.level(), table.clip())
         };
         let first = run.tables().iter().position(&is_next)?;
         let mut range = run.tables()[first].clip().clone();
@@ -139,6 +147,21 @@ pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
             reason: Reason::Useless,
         })
     })
+}
+
+/// Whether the descriptors tell all pointers of the tables, so that a table that tells none points
+/// nowhere. One of which only a part counts tells more than there is, and one that was written
+/// before pointers were counted tells less.
+fn are_pointers_told(version: &Version) -> bool {
+    let mut rest = version.values().to_tally();
+    for table in version.tables() {
+        let pointers = &table.descriptor().waste.pointers;
+        if !pointers.is_empty() && !table.is_whole() {
+            return false;
+        }
+        rest.leave(pointers);
+    }
+    rest.is_empty()
 }
 
 /// A plan that frees space, for when nothing else is to be done.

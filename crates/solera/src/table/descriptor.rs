@@ -188,6 +188,7 @@ mod tests {
     use crate::{
         filter::FilterKind,
         table::waste::{Cover, Expiring, Held},
+        values::{Pointer, Tally},
     };
     use proptest::prelude::*;
 
@@ -216,6 +217,13 @@ mod tests {
                 tombstones_held: Some((7, 80)),
                 covers: vec![Cover { start: (*b"c").into(), end: (*b"d").into(), seqno: 70 }],
                 repeated: 12,
+                pointers: {
+                    let mut pointers = Tally::default();
+                    for file in [3, 300] {
+                        pointers.add(&Pointer { file: FileId(file), offset: 9, len: 70, sorted: file == 3 });
+                    }
+                    pointers
+                },
             },
         }
     }

@@ -1,10 +1,10 @@
-//! What a table holds that is, or will be, of no use: `Waste`, a part of the table's descriptor.
+//! What of a table is or will be of no use, and what goes with it: `Waste`, in its descriptor.
 //!
 //! It has bounded lists: old versions by the snapshots that hold them (`Held`), entries by their
 //! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). Only the 32 widest ranges are
-//! named. It also says how many entries repeat a key, and for which snapshots tombstones stayed.
-//! `hold`, `expire` and `cover` note these while a job writes. Where there are too many versions or
-//! moments, neighbours become one group.
+//! named. It also says how many entries repeat a key, for which snapshots tombstones stayed, and
+//! how many entries point to which value file. `hold`, `expire`, `cover` and `point` note these
+//! while a job writes. Where there are too many versions or moments, neighbours become one group.
 //!
 //! What must hold: nothing is said to be droppable too early or too much. A merge of the table
 //! drops what was said, so no table is written anew in vain again and again.
@@ -17,6 +17,7 @@ use crate::{
     ids::{SEQNO_MAX, Seqno},
     key::head,
     tombstone::RangeTombstones,
+    values::{Pointer, Tally},
 };
 
 /// Most groups of old versions that a descriptor tells apart.
@@ -25,6 +26,8 @@ pub const HELD_MAX: usize = 8;
 pub const MOMENTS_MAX: usize = 16;
 /// Most stretches of deleted keys that a descriptor names.
 pub const COVERS_MAX: usize = 32;
+/// Most value files that a descriptor names. A table that points to more names none.
+pub const POINTED_MAX: usize = 64;
 /// Longest bound of such a stretch, in bytes: the manifest holds them. A longer one stands for a
 /// little less.
 pub const COVER_BOUND_BYTES_MAX: usize = 256;
@@ -109,6 +112,9 @@ pub struct Waste {
     /// How many entries are of the same key as the one before them: a delete of a key hides all its
     /// entries.
     pub repeated: u64,
+    /// How many of its entries point to which value file. Nothing also where it is not known: of a
+    /// table that points to very many files, or was written before this was counted.
+    pub pointers: Tally,
 }
 
 impl Waste {
@@ -193,8 +199,20 @@ impl Waste {
         self.covers = covers;
     }
 
+    /// Notes an entry that points to a value.
+    pub fn point(&mut self, pointer: &Pointer) {
+        self.pointers.add(pointer);
+    }
+
+    /// Says nothing of pointers if they lead to very many files.
+    pub fn forget_many_pointers(&mut self) {
+        if self.pointers.changes().count() > POINTED_MAX {
+            self.pointers = Tally::default();
+        }
+    }
+
     /// Appends it: old versions, moments, tombstones that wait and repeated keys, covers; each list
-    /// after its length.
+    /// after its length, and pointers among them if there are any.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.held.len() as u64);
         for held in &self.held {
@@ -207,13 +225,21 @@ impl Waste {
             let numbers = [expiring.until_ms, expiring.entries, expiring.bytes];
             numbers.into_iter().for_each(|number| put_varint(out, number));
         }
-        out.push(u8::from(self.tombstones_held.is_some()) | u8::from(self.repeated > 0) << 1);
+        let has_pointers = !self.pointers.is_empty();
+        out.push(
+            u8::from(self.tombstones_held.is_some())
+                | u8::from(self.repeated > 0) << 1
+                | u8::from(has_pointers) << 2,
+        );
         if let Some((from, to)) = self.tombstones_held {
             put_varint(out, from);
             put_varint(out, to);
         }
         if self.repeated > 0 {
             put_varint(out, self.repeated);
+        }
+        if has_pointers {
+            self.pointers.encode(out);
         }
         put_varint(out, self.covers.len() as u64);
         for cover in &self.covers {
@@ -251,7 +277,15 @@ impl Waste {
         if has & 2 != 0 {
             waste.repeated = decoder.varint("a count of repeated keys")?;
         }
-        if has > 3 || has & 2 != 0 && waste.repeated == 0 {
+        if has & 4 != 0 {
+            waste.pointers = Tally::decode(decoder)?;
+        }
+        let adds_up = waste.pointers.changes().all(|(_, values, bytes)| values > 0 && bytes >= 0);
+        if has > 7
+            || has & 2 != 0 && waste.repeated == 0
+            || has & 4 != 0 && waste.pointers.is_empty()
+            || !adds_up
+        {
             return decoder.fail("whether tombstones wait");
         }
         for _ in 0..decoder.varint_up_to(COVERS_MAX as u64, "a count of covers")? {
@@ -274,7 +308,11 @@ impl Waste {
         let sum = |mut counts: std::vec::IntoIter<u64>| counts.try_fold(0u64, u64::checked_add);
         let held: Vec<u64> = self.held.iter().map(|held| held.entries).collect();
         let expiring: Vec<u64> = self.expiring.iter().map(|expiring| expiring.entries).collect();
+        let pointers = self.pointers.changes().map(|(_, values, _)| values);
         self.repeated <= entries.saturating_sub(1)
+            && pointers
+                .fold(Some(0), |sum: Option<u64>, values| sum?.checked_add_signed(values))
+                .is_some_and(|sum| sum <= entries)
             && [held, expiring]
                 .into_iter()
                 .all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))

@@ -32,8 +32,9 @@ use crate::{
         last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
+    key::{EXPIRY_BYTES, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
     tombstone::RangeTombstones,
+    values::Pointer,
     vfs::{Fs, WriteFile},
 };
 use std::{fmt, path::PathBuf, sync::Arc};
@@ -216,6 +217,13 @@ impl TableWriter {
         {
             descriptor.waste.expire(moment_ms, (key.len() + value.len()) as u64 + ENTRY_BYTES);
         }
+        if kind.is_separated() {
+            let stored = value.get(if kind.expires() { EXPIRY_BYTES } else { 0 }..).unwrap_or_default();
+            // One that leads nowhere is found by readers.
+            if let Ok(pointer) = Pointer::decode(stored) {
+                descriptor.waste.point(&pointer);
+            }
+        }
         Ok(())
     }
 
@@ -373,6 +381,7 @@ impl TableWriter {
         descriptor.seqno_min = descriptor.seqno_min.max(self.oldest).min(descriptor.seqno_max);
         descriptor.waste.repeated = descriptor.entries - self.distinct_keys;
         descriptor.waste.thin_moments();
+        descriptor.waste.forget_many_pointers();
         descriptor.waste.cover(tombstones);
     }
 

@@ -71,6 +71,16 @@ impl Tally {
         self.change(pointer, -1);
     }
 
+    /// Takes what `other` adds.
+    pub fn leave(&mut self, other: &Tally) {
+        for (&file, change) in &other.changes {
+            let rest = self.changes.entry(file).or_default();
+            rest.sorted = change.sorted;
+            rest.values -= change.values;
+            rest.bytes -= change.bytes;
+        }
+    }
+
     /// The same changes without the files in which nothing changes.
     pub fn without_rests(mut self) -> Tally {
         self.changes.retain(|_, change| change.values != 0 || change.bytes != 0);
