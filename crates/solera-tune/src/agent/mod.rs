@@ -194,6 +194,12 @@ pub trait Agent: fmt::Debug + Send {
         None
     }
 
+    /// Whether it says itself ([`Agent::homeward`]) when knobs are to be unset in a workload that is
+    /// new. Otherwise the coordinator unsets them.
+    fn prices_home(&self) -> bool {
+        false
+    }
+
     /// Hears what became of its last proposal. [`Outcome::Made`] is followed by one of `Kept`,
     /// `Undone` and `Untold`, windows later; each other outcome is the only one of its proposal.
     /// `Undone` may come once more, long after a change was kept: its context has become worse, and

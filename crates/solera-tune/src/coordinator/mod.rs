@@ -3,7 +3,8 @@
 //! It has one token: a change is open until it is judged, and no other is made meanwhile. Before a
 //! change it knows what the context costs (`baseline`). Where `Rules` are guarded, it compares
 //! afterwards, takes back what hurt, and forbids the same for a while (`tabu`). It also gives a
-//! context that comes back the settings under which it was cheapest.
+//! context that comes back the settings under which it was cheapest. In one that is new it goes
+//! home for agents that do not price that themselves.
 //!
 //! What must hold: a decision is a function of the windows and answers before it: no clock, no
 //! file, no randomness. What others set is left alone. Where `Rules` are guarded, what changes lose
@@ -157,7 +158,7 @@ impl Coordinator {
         let mut decision = Decision::after(self.state.orders);
         let why = "its process ended before it was judged".to_owned();
         let sets = state::way(&self.state.own, &open.before);
-        self.tell(&mut decision, Outcome::Undone { ratio: 1.0, why: why.clone() });
+        self.tell_of(&open, &mut decision, Outcome::Undone { ratio: 1.0, why: why.clone() });
         if !sets.is_empty() {
             self.order(Purpose::Undo, sets, why, None, &mut decision);
         }
@@ -270,6 +271,19 @@ impl Coordinator {
         self.inform(decision, outcome);
     }
 
+    /// The same of a change that was open. Going home and back again does no harm, so it is in
+    /// nobody's record; where nobody but the coordinator wanted it, no agent hears of it.
+    fn tell_of(&mut self, open: &Open, decision: &mut Decision, outcome: Outcome) {
+        let in_vain = open.proposal.is_homeward() && matches!(outcome, Outcome::Undone { .. });
+        if open.of_guard {
+            decision.outcome = Some(outcome)
+        } else if in_vain {
+            self.inform(decision, outcome)
+        } else {
+            self.tell(decision, outcome)
+        }
+    }
+
     /// Tells the agent what became of its proposal, and the decision too.
     fn inform(&mut self, decision: &mut Decision, outcome: Outcome) {
         self.ask(decision, |agent| agent.hear(&outcome));
@@ -290,12 +304,13 @@ impl Coordinator {
         self.state.own.retain(stands);
         for place in self.state.places.values_mut() {
             (place.baseline, place.anchor, place.worse) = (Default::default(), None, 0);
+            place.home = false;
             place.under.clone_from(&self.state.own);
         }
         decision.notes.push("somebody else changed knobs: what was measured before does not count".into());
-        if self.state.open.take().is_some() {
+        if let Some(open) = self.state.open.take() {
             self.state.regret.close();
-            self.tell(decision, Outcome::Untold);
+            self.tell_of(&open, decision, Outcome::Untold);
         }
     }
 
@@ -317,11 +332,15 @@ impl Coordinator {
         if !place.add(measured(window, cost), merging) {
             return decision.notes.push("it is unlike its context: the next window tells why".into());
         }
+        place.home |= self.state.own.is_empty();
         place.moor(rules, merging);
         if place.baseline.windows() < rules.windows_before {
             return;
         }
         let falls = self.rules.guarded && place.falls;
+        if self.goes_home(window, decision) {
+            return;
+        }
         let is_closed = self.is_closed(window) || falls;
         if is_closed && !self.may_go_home(window) {
             return;
@@ -340,8 +359,24 @@ impl Coordinator {
         decision.proposal = Some(proposal.clone());
         match forbidden {
             Some(why) => self.tell(decision, Outcome::Forbidden { why }),
-            None => self.order_try(window, proposal, moves, decision),
+            None => self.order_try(window, proposal, moves, false, decision),
         }
+    }
+
+    /// Goes home for an agent that does not price the way itself, in a context that was never
+    /// measured as nobody set the knobs: what was set for other workloads may be bad for it.
+    fn goes_home(&mut self, window: &Window, decision: &mut Decision) -> bool {
+        let is_known = self.state.places.get(&window.context).is_some_and(|place| place.home);
+        if !self.rules.guarded || is_known || self.agent.prices_home() || !self.may_go_home(window) {
+            return false;
+        }
+        let sets = state::way(&self.state.own, &[]);
+        let moves = tabu::moves(window, &sets);
+        let why = "this context was never measured as nobody set it".to_owned();
+        let proposal = Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 };
+        decision.proposal = Some(proposal.clone());
+        self.order_try(window, proposal, moves, true, decision);
+        true
     }
 
     /// Whether what was taken back is still on its way: a while, and longer as long as the context
@@ -437,9 +472,11 @@ impl Coordinator {
         window: &Window,
         proposal: Proposal,
         moves: Vec<String>,
+        of_guard: bool,
         decision: &mut Decision,
     ) {
         let open = Open {
+            of_guard,
             window: window.number,
             context: window.context,
             moves,
@@ -483,6 +520,7 @@ impl Coordinator {
     /// proposal.
     pub fn answer(&mut self, answer: &Answer) -> Option<Outcome> {
         let (order, own, open) = self.pending.take().expect("there was an order");
+        let of_guard = open.as_ref().is_some_and(|open| open.of_guard);
         let outcome = match answer {
             Answer::Made(number) => {
                 self.state.expected = *number;
@@ -502,9 +540,15 @@ impl Coordinator {
             Answer::Refused(why) => {
                 let open = open.expect("an agent's change");
                 self.state.tabus.add(open.context, open.window, &open.moves, &self.rules);
+                if of_guard {
+                    self.state.places.entry(open.context).or_default().home = true;
+                }
                 Outcome::Refused { why: why.clone() }
             }
         };
+        if of_guard {
+            return Some(outcome);
+        }
         let agent = &mut *self.agent;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| agent.hear(&outcome))) {
             self.state.off = Some(format!("{} panicked: {}", self.agent.name(), panic_text(&*panic)));
@@ -528,9 +572,9 @@ impl Coordinator {
     fn arrives(&mut self, window: &Window, decision: &mut Decision) {
         let elsewhere = self.state.open.as_ref().is_none_or(|open| open.context != window.context);
         if self.off().is_none() && elsewhere && self.own_settings(window.context).is_some() {
-            if self.state.open.take().is_some() {
+            if let Some(open) = self.state.open.take() {
                 self.state.regret.close();
-                self.tell(decision, Outcome::Untold);
+                self.tell_of(&open, decision, Outcome::Untold);
             }
             self.returns(window, decision);
         }
@@ -542,7 +586,7 @@ impl Coordinator {
         let open = self.state.open.take().expect("a change is open");
         self.state.regret.close();
         let sets = state::way(&self.state.own, &open.before);
-        self.tell(decision, Outcome::Untold);
+        self.tell_of(&open, decision, Outcome::Untold);
         if !sets.is_empty() {
             let why = "its context ended before it was judged".into();
             self.order(Purpose::Undo, sets, why, None, decision);
@@ -608,9 +652,9 @@ impl Coordinator {
         }
         let elsewhere = self.state.open.as_ref().is_some_and(|open| open.context != window.context);
         if decision.cost.is_some() && elsewhere && self.own_settings(window.context).is_some() {
-            self.state.open = None;
+            let open = self.state.open.take().expect("a change is open");
             self.state.regret.close();
-            self.tell(decision, Outcome::Untold);
+            self.tell_of(&open, decision, Outcome::Untold);
             self.returns(window, decision);
             return;
         }
@@ -716,13 +760,14 @@ impl Coordinator {
             let after = before.map(|before| before.usual_with(of_place.iter().copied()));
             (place.baseline, place.worse) = (after.map(Baseline::expecting).unwrap_or_default(), 0);
             place.under.clone_from(own);
+            place.home |= own.is_empty();
             of_place.into_iter().for_each(|window| place.baseline.add(*window));
             place.moor(rules, merging);
         }
         self.state.regret.lend(open.context, ratio.unwrap_or(1.0));
         self.state.regret.close();
         let outcome = ratio.map_or(Outcome::Untold, |ratio| Outcome::Kept { ratio });
-        self.tell(decision, outcome);
+        self.tell_of(&open, decision, outcome);
     }
 
     /// The change is taken back, and not tried again for a while.
@@ -730,21 +775,18 @@ impl Coordinator {
         let judged = open.ratios.len().max(1) as f64;
         let ratio = if open.ratios.is_empty() { 1.0 } else { open.ratios.iter().sum::<f64>() / judged };
         self.state.tabus.add(open.context, window.number, &open.moves, &self.rules);
+        if self.state.own.is_empty() {
+            self.state.places.entry(open.context).or_default().home = true;
+        }
         // Going home and back again does no harm, so no setting is charged with it.
-        let is_homeward = open.proposal.is_homeward();
-        if is_homeward {
+        if open.proposal.is_homeward() {
             self.state.regret.forgive()
         } else {
             self.state.regret.close()
         }
         self.begin_rest();
         let sets = state::way(&self.state.own, &open.before);
-        let outcome = Outcome::Undone { ratio, why: why.clone() };
-        if is_homeward {
-            self.inform(decision, outcome)
-        } else {
-            self.tell(decision, outcome)
-        }
+        self.tell_of(&open, decision, Outcome::Undone { ratio, why: why.clone() });
         if !sets.is_empty() {
             self.order(Purpose::Undo, sets, why, None, decision);
         }

@@ -116,6 +116,9 @@ pub struct Place {
     pub falls: bool,
     /// The window from which on settings may be restored again.
     pub restore_from: u64,
+    /// Whether it was ever measured as nobody set the knobs.
+    #[serde(default)]
+    pub home: bool,
 }
 
 /// The least that a context has cost.
@@ -156,6 +159,9 @@ pub struct Open {
     pub waited: u32,
     /// Windows in which background work was behind.
     pub behind: u32,
+    /// Whether the coordinator itself made it, and no agent hears of it.
+    #[serde(default)]
+    pub of_guard: bool,
 }
 
 impl Place {

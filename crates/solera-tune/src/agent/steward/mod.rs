@@ -368,6 +368,10 @@ impl Agent for Steward {
         best.map(|best| self.proposal(window, best))
     }
 
+    fn prices_home(&self) -> bool {
+        true
+    }
+
     fn homeward(&mut self, window: &Window) -> Option<Proposal> {
         self.wish_home(window).map(|wish| self.proposal(window, wish))
     }

@@ -3,6 +3,9 @@
 //!
 //! They hold which changes are kept, taken back, forbidden and restored; what people set stays;
 //! what all changes lose is bounded. A journal is decided again, and comes back, torn or full.
+//! This file also owns what `home` shares, such as `Database`, `run` and `proposal`.
+
+mod home;
 
 use super::{
     Answer, Coordinator, Decision, Purpose, Rules, State,
@@ -39,6 +42,9 @@ impl Agent for Scripted {
     fn see(&mut self, _: &Window) {}
     fn propose(&mut self, _: &Window) -> Option<Proposal> {
         self.proposals.pop()
+    }
+    fn prices_home(&self) -> bool {
+        true
     }
     fn homeward(&mut self, _: &Window) -> Option<Proposal> {
         self.homeward.clone()
