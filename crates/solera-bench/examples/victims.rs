@@ -191,7 +191,9 @@ impl Disk {
             let live = self.files[&number].keys.iter().filter(|&&key| self.places[key] == number);
             moved.extend(live.map(|&key| (self.class(classes, number, key), key)));
         }
+        // A key that was put twice while one log was written is there twice.
         moved.sort_unstable();
+        moved.dedup();
         let mut begun: Option<usize> = None;
         for &(class, key) in &moved {
             if begun != Some(class) {
