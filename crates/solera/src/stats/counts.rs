@@ -42,18 +42,20 @@ macro_rules! counts {
                 $Counts { $($field: sums[$Counter::$name as usize],)* ..$Counts::default() }
             }
 
-            /// What was counted since `before`, an earlier moment.
+            /// What was counted since `before`, an earlier moment. No difference is below 0: what is
+            /// worked out from several counts may fall back, as they are read while other threads
+            /// count.
             pub fn since(&self, before: &Self) -> Self {
                 $Counts {
-                    $($field: self.$field.wrapping_sub(before.$field),)*
-                    $($derived: self.$derived.wrapping_sub(before.$derived),)*
+                    $($field: self.$field.saturating_sub(before.$field),)*
+                    $($derived: self.$derived.saturating_sub(before.$derived),)*
                 }
             }
 
-            /// Whether nothing is less than `before`: else what counts began anew in between.
+            /// Whether no count is less than `before`: else what counts began anew in between.
             #[allow(dead_code, reason = "not all counts can begin anew")]
             pub(crate) fn may_follow(&self, before: &Self) -> bool {
-                true $(&& self.$field >= before.$field)* $(&& self.$derived >= before.$derived)*
+                true $(&& self.$field >= before.$field)*
             }
 
             /// What both counted together.

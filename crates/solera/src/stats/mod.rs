@@ -465,6 +465,24 @@ mod tests {
         assert_eq!(counters.flushes, 0);
     }
 
+    /// Symptom: on a busy machine a tuner ended with "attempt to add with overflow", in one of ten
+    /// runs. Cause: blocks of the cache are worked out from three counts that are read while others
+    /// count; there were fewer of them later, and the difference was nearly 2^64. Cure: it is 0.
+    #[test]
+    fn what_is_worked_out_from_counts_and_falls_back_is_no_huge_difference() {
+        let of = |blocks_probed, blocks_hit| Counters {
+            gets: 7,
+            blocks_probed,
+            blocks_hit,
+            ..Counters::default()
+        };
+        let (before, after) = (of(9, 5), of(12, 4));
+        let since = after.since(&before);
+        assert_eq!((since.gets, since.blocks_probed, since.blocks_hit), (0, 3, 0));
+        assert!(after.may_follow(&before), "nothing began anew");
+        assert!(!Counters::default().may_follow(&before));
+    }
+
     #[test]
     fn levels_are_counted_one_by_one_and_together() {
         let stats = Stats::new();

@@ -308,11 +308,9 @@ impl Waste {
         let sum = |mut counts: std::vec::IntoIter<u64>| counts.try_fold(0u64, u64::checked_add);
         let held: Vec<u64> = self.held.iter().map(|held| held.entries).collect();
         let expiring: Vec<u64> = self.expiring.iter().map(|expiring| expiring.entries).collect();
-        let pointers = self.pointers.changes().map(|(_, values, _)| values);
+        let mut pointers = self.pointers.changes().map(|(_, values, _)| values);
         self.repeated <= entries.saturating_sub(1)
-            && pointers
-                .fold(Some(0), |sum: Option<u64>, values| sum?.checked_add_signed(values))
-                .is_some_and(|sum| sum <= entries)
+            && pointers.try_fold(0u64, u64::checked_add_signed).is_some_and(|sum| sum <= entries)
             && [held, expiring]
                 .into_iter()
                 .all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))
