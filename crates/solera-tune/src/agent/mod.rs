@@ -194,8 +194,8 @@ pub trait Agent: fmt::Debug + Send {
         None
     }
 
-    /// Whether it says itself ([`Agent::homeward`]) when knobs are to be unset in a workload that is
-    /// new. Otherwise the coordinator unsets them.
+    /// Whether it says itself ([`Agent::homeward`]) when knobs are to be unset in a workload that
+    /// is new. Otherwise the coordinator unsets them.
     fn prices_home(&self) -> bool {
         false
     }

@@ -42,9 +42,9 @@ macro_rules! counts {
                 $Counts { $($field: sums[$Counter::$name as usize],)* ..$Counts::default() }
             }
 
-            /// What was counted since `before`, an earlier moment. No difference is below 0: what is
-            /// worked out from several counts may fall back, as they are read while other threads
-            /// count.
+            /// What was counted since `before`, an earlier moment. No difference is below 0: what
+            /// is worked out from several counts may fall back, as they are read while other
+            /// threads count.
             pub fn since(&self, before: &Self) -> Self {
                 $Counts {
                     $($field: self.$field.saturating_sub(before.$field),)*
