@@ -364,7 +364,7 @@ impl Coordinator {
     }
 
     /// Goes home for an agent that does not price the way itself, in a context that was never
-    /// measured as nobody set the knobs: what was set for other workloads may be bad for it.
+    /// measured with no knob set: what was set for other workloads may be bad for it.
     fn goes_home(&mut self, window: &Window, decision: &mut Decision) -> bool {
         let is_known = self.state.places.get(&window.context).is_some_and(|place| place.home);
         if !self.rules.guarded || is_known || self.agent.prices_home() || !self.may_go_home(window) {

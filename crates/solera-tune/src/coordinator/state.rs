@@ -116,7 +116,7 @@ pub struct Place {
     pub falls: bool,
     /// The window from which on settings may be restored again.
     pub restore_from: u64,
-    /// Whether it was ever measured as nobody set the knobs.
+    /// Whether it was ever measured with no knob set.
     #[serde(default)]
     pub home: bool,
 }

@@ -29,7 +29,7 @@ const PAST_MAX: usize = 16;
 const GAP_BYTES: usize = 128;
 /// Where there is no room, a tree keeps gaps of so many bytes all the same.
 const TREE_BYTES_LEAST: usize = 512;
-/// Bytes of gaps of a database that nobody gave a size.
+/// Bytes of gaps of a database that was given no size.
 const ROOM_BYTES: usize = 1 << 20;
 /// Where there are too many gaps, one part in so many goes at once.
 const THINNED_SHARE: usize = 4;
