@@ -2,9 +2,9 @@
 //!
 //! Many keys of a `multi_get` are what they are one by one, and keys of one block share it. 100,000
 //! range deletions fit into a batch and a recovery, and a memtable of many gives way. Thousands of
-//! keyspaces are flushed together and keep few logs. A batch larger than write buffers is seen
-//! whole or not at all, within the memory budget. A very large value is kept apart and leaves no
-//! copies.
+//! keyspaces are flushed together and keep few logs, and so does a database that is opened very
+//! often. A batch larger than write buffers is seen whole or not at all, within the memory budget.
+//! A very large value is kept apart and leaves no copies.
 
 use solera::{Compression, Db, Layout, Options, Shape, control::Change, operator::Append, vfs::mem::MemFs};
 use std::{sync::Arc, time::Duration};
@@ -168,6 +168,20 @@ fn idle_keyspaces_keep_few_logs() {
     }
     assert!(most <= 12, "{most} logs");
     assert_eq!(db.keyspaces().len(), 20_000usize.div_ceil(60) + 2);
+}
+
+/// Symptom: a program that opened, put one pair and ended, 800 times, left 603 files. Cause: each
+/// open begins a log, and programs ended before a worker could flush. Cure: an open that finds too
+/// many logs flushes them itself.
+#[test]
+fn a_database_that_is_opened_often_and_written_little_keeps_few_logs() {
+    let fs = Arc::new(MemFs::new());
+    for n in 0..100 {
+        open(&fs).put(key(n), "a little").unwrap();
+        let logs = files_that_end(&fs, ".log");
+        assert!(logs <= 17, "{logs} logs after {n} openings");
+    }
+    assert_eq!(open(&fs).iter().count(), 100);
 }
 
 /// Symptom: a batch of 2 M puts took 3.9 times its size beside the budget. Cause: memtables held it

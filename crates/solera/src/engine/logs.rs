@@ -38,6 +38,8 @@ const ENDED_MAX: usize = 4;
 /// With more logs than this kept, or more bytes of them than so many full ones have, the keyspaces
 /// that pin the oldest are flushed, however small.
 pub(super) const LOGS_MAX: usize = 8;
+/// With more logs than this, an open flushes all memtables before it returns.
+pub(super) const LOGS_AT_OPEN_MAX: usize = 2 * LOGS_MAX;
 /// If memtables are no more than one part in so many of the logs that they keep, these hold
 /// separated values mostly: then a flush costs little, and it shows what of the logs is live.
 const POINTER_PARTS: u64 = 8;

@@ -25,7 +25,7 @@ use super::{
     keyspace_record,
     leaving::Leaving,
     lending::Lending,
-    logs::{LOGS_MAX, Logs, Present},
+    logs::{LOGS_AT_OPEN_MAX, LOGS_MAX, Logs, Present},
     memory::{Budget, Memory},
     options::{KeyspaceOptions, Options},
     reclaiming::Reclaiming,
@@ -584,14 +584,21 @@ fn is_observation(fs: &dyn Fs, path: &Path) -> Result<bool> {
 
 /// Recovered memtables that are over their size are flushed first thing; all are if too many logs
 /// wait for that: a database that is opened often and written little would else gather logs
-/// forever.
+/// forever. Where programs end too soon for workers to do it, the opener does it itself: it takes
+/// about as long as to read those logs once more.
 fn seal_recovered(core: &Core) {
     let limit = core.memory.write_buffer_bytes();
-    let too_many_logs = core.commit.lock().log.files().len() > LOGS_MAX;
+    let logs = core.commit.lock().log.files().len();
     for tree in core.trees() {
-        if too_many_logs || tree.view().active.is_full(limit) {
+        if logs > LOGS_MAX || tree.view().active.is_full(limit) {
             tree.seal();
             core.work.wake();
         }
+    }
+    if logs > LOGS_AT_OPEN_MAX
+        && let Err(error) = core.flush_trees(&core.trees())
+    {
+        // The logs stay, and workers try again.
+        core.work.note_failure(&error);
     }
 }
