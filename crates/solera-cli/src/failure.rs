@@ -135,7 +135,13 @@ impl From<solera::error::Error> for Failure {
             (
                 Error::Io { op, path, source },
                 Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge),
-            ) => Failure::Error(format!("cannot {op} {}: {source}", path.display())),
+            ) => {
+                let remedy = match source.kind() {
+                    io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`) first",
+                    _ => "free some space first",
+                };
+                Failure::Error(format!("cannot {op} {}: {source}; {remedy}", path.display()))
+            }
             (_, Some(io::ErrorKind::NotFound)) => Failure::Missing(text),
             (_, Some(io::ErrorKind::AlreadyExists)) => Failure::Usage(text),
             // No name on the command line led there.

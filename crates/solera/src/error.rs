@@ -157,7 +157,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot {op} {}: {source}", path.display())?;
                 match source.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        f.write_str("; free some space, writes resume by themselves")
+                        f.write_str("; free some space: a database that is open then goes on by itself")
                     }
                     io::ErrorKind::PermissionDenied => {
                         f.write_str("; check the owner and mode of the directory")

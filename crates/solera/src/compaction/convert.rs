@@ -6,8 +6,8 @@
 //! plan. `cells` divides a keyspace: a `Cell` is a table of the oldest run, or a part where walks
 //! read, with all above it. `convert` ranks cells by what they give back for the bytes they cost,
 //! and adds neighbours. It also puts values into order that walks have paid for. `emptied_by` is
-//! for a `compact_range`, `revealing` for a way that empties file by file. `headroom` says how much
-//! writers may write meanwhile.
+//! for a `compact_range`, `revealing` for a way that empties file by file, `small_logs` for a
+//! database that is opened often. `headroom` says how much writers may write meanwhile.
 //!
 //! What must hold: conversions never let value files exceed live values, the spare percent and an
 //! eighth of the live values. Where nothing else moves, one file is always allowed.
@@ -59,6 +59,11 @@ const BYTES_PER_READ: u64 = 8 << 10;
 /// A `compact_range`, which is to give everything back, empties files of which one part in so many
 /// is garbage.
 const EMPTIED_PARTS: u64 = 16;
+/// A log that takes less than one part in so many of a write buffer is small: the database was
+/// closed soon after it was opened.
+const SMALL_LOG_PARTS: u64 = 16;
+/// So many small logs are emptied together, into few sorted files.
+const SMALL_LOGS_MIN: usize = 64;
 /// A neighbour takes part in a conversion if it is worth one part in so many of the best cell.
 const NEIGHBOUR_SHARE: f64 = 2.0;
 
@@ -263,6 +268,16 @@ pub fn victims(
         victims.insert(space.file);
     }
     victims
+}
+
+/// The small logs among the files, if they are many: a database that is opened often would else
+/// have a file for each time. `sorted` files are never among them, so that no value moves twice for
+/// this.
+pub fn small_logs(spaces: &[Space], sorted: &BTreeSet<FileId>, write_buffer_bytes: u64) -> BTreeSet<FileId> {
+    let is_small =
+        |space: &&Space| space.bytes < write_buffer_bytes / SMALL_LOG_PARTS && !sorted.contains(&space.file);
+    let small: BTreeSet<FileId> = spaces.iter().filter(is_small).map(|space| space.file).collect();
+    if small.len() < SMALL_LOGS_MIN { BTreeSet::new() } else { small }
 }
 
 /// The files that a `compact_range` of `range` of `keyspace` empties next. They hold garbage, and

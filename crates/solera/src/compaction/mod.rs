@@ -41,7 +41,7 @@ mod job;
 pub use claims::{Claims, Ticket};
 pub use convert::{
     Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert,
-    emptied_by, headroom, hidden_max, is_too_much, revealing, victims,
+    emptied_by, headroom, hidden_max, is_too_much, revealing, small_logs, victims,
 };
 pub use damage::Damage;
 pub use entrance::{Entrance, entrance};

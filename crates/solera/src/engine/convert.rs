@@ -7,6 +7,7 @@
 //!
 //! `take_all` ends a `compact_range`, under `Tier` and `Rewrite`. It empties files that hold enough
 //! garbage and, of what is live, only values of that range. It waits where other work is under way.
+//! `convert` also empties small logs together, where openings left many.
 //!
 //! What must hold: `convert` empties chosen files before it chooses others, but for those that
 //! cannot be emptied now. It tells writers how much room is left; after a failure none is held. A
@@ -36,6 +37,16 @@ const REST_MAX: Duration = Duration::from_secs(60);
 const TRIES: u32 = 500;
 const TRY_PERIOD: Duration = Duration::from_millis(2);
 
+/// The sorted value files of `trees`.
+fn sorted(trees: &[Arc<Tree>]) -> BTreeSet<FileId> {
+    let mut sorted = BTreeSet::new();
+    for tree in trees {
+        let view = tree.view();
+        sorted.extend(view.version.values().iter().filter(|(_, live)| live.sorted).map(|(file, _)| file));
+    }
+    sorted
+}
+
 impl Reclaimer<'_> {
     /// Converts one key range. False: none is worth it, or others are at work there.
     pub(super) fn convert(&self) -> Result<bool> {
@@ -52,7 +63,8 @@ impl Reclaimer<'_> {
             self.allow_writers(percent, &spaces, 0, 0);
             state.emptied.clear();
         }
-        if !may_be_due && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
+        let small = compaction::small_logs(&spaces, &sorted(&trees), self.rest.write_buffer_bytes());
+        if !may_be_due && small.is_empty() && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
             return Ok(false);
         }
         let cells = self.cells(&mut state, &trees)?;
@@ -61,7 +73,10 @@ impl Reclaimer<'_> {
         let mut stuck = BTreeSet::new();
         loop {
             let State { emptied, moving, .. } = &mut *state;
-            let victims = compaction::victims(&spaces, hidden, percent, *moving, emptied, &stuck);
+            let mut victims = compaction::victims(&spaces, hidden, percent, *moving, emptied, &stuck);
+            if victims.is_empty() {
+                victims = small.difference(&stuck).copied().collect();
+            }
             emptied.clone_from(&victims);
             let is_victim = |space: &&Space| victims.contains(&space.file);
             let to_move: u64 = spaces.iter().filter(is_victim).map(|space| space.live).sum();

@@ -1,6 +1,9 @@
 //! Tests of the space that value files take, and of what a look for it costs.
 
-use super::{DIR, SPARE, assert_holds, live_bytes, named, open, options, round, value_file_bytes, wasteful};
+use super::{
+    DIR, Model, SPARE, assert_holds, assert_whole, live_bytes, named, open, options, put, round,
+    value_file_bytes, wasteful,
+};
 use solera::{
     Reclaim,
     vfs::{
@@ -58,4 +61,28 @@ fn a_look_for_space_to_give_back_that_finds_none_reads_no_file() {
     }
     assert_eq!(fs.calls(Call::Read), before);
     assert_holds(&db, &model);
+}
+
+/// Symptom: a database with separated values that was opened 540 times, for one value each time,
+/// had 547 files, also at rest. Cause: each open begins a log, which is a value file, and such a
+/// file without garbage was never emptied. Cure: many small logs are emptied together.
+#[test]
+fn a_database_that_is_opened_often_keeps_few_value_files() {
+    let fs = MemFs::new();
+    let small_logs = || options(Arc::new(fs.clone()), Reclaim::Tier).write_buffer(64 << 10);
+    let mut model = Model::new();
+    for n in 0..300 {
+        let db = small_logs().open(DIR).unwrap();
+        put(&db, &mut model, n, vec![n as u8; 200]);
+        db.close().unwrap();
+    }
+    let before = named(&fs, ".log").len();
+    assert!(before > 250, "{before}: this test is to make many");
+    let db = small_logs().open(DIR).unwrap();
+    db.wait_idle().unwrap();
+    let (logs, sorted) = (named(&fs, ".log").len(), named(&fs, ".values").len());
+    assert!(logs <= 80 && sorted <= 20, "{logs} logs and {sorted} sorted files");
+    assert_holds(&db, &model);
+    db.close().unwrap();
+    assert_whole(&fs);
 }
