@@ -3,7 +3,8 @@
 //! A `Pin` is a counted handle of one word. So a cache slot is one atomic word, and a lookup
 //! reaches the bytes with one dependent load. A `PinStock` counts 32 references at once, and takes
 //! them back uncounted. A `Slice` is bytes that stay valid while it lives: up to 24 in itself, more
-//! by a pin. A `Piece` is memory that slices share, and that is read into again without them.
+//! by a pin. A `Piece` is memory that slices share, and that is read into again without them; into
+//! `Copies` bytes are copied one after the other.
 //!
 //! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
 //! whose `free` knows its true type. Pinned bytes stay where and as they are.
@@ -12,6 +13,8 @@
 //! objects; `cache` holds them. Slices go through `cursor`, `merge`, `values` and `db` to users.
 
 mod copied;
+
+pub use self::copied::Copies;
 
 use self::copied::Copied;
 use std::{
@@ -151,6 +154,17 @@ impl PinStock {
         PinStock { pin: pin.clone(), spare: 0 }
     }
 
+    /// References to the object of `pin`, which is the only one.
+    fn owning(pin: Pin) -> Self {
+        PinStock { pin, spare: 0 }
+    }
+
+    /// Whether no reference is out but the stock's own. Then nothing reads the object any more:
+    /// what other threads read of it, they read before this.
+    fn is_all_there(&mut self) -> bool {
+        self.pin.header().references.load(Ordering::Acquire) == 1 + self.spare
+    }
+
     /// One of them.
     #[inline]
     pub fn hand_out(&mut self) -> Pin {
@@ -184,7 +198,8 @@ impl Drop for PinStock {
 const INLINE_BYTES: usize = 24;
 
 /// Immutable bytes: a key or a value. Cheap to clone and to send; large ones share the block or
-/// memtable that they lie in and keep it in memory, so do not hoard them: copy what you keep.
+/// memtable that they lie in and keep it in memory, and keys of a walk share some kilobytes. So do
+/// not hoard them: copy what you keep.
 ///
 /// The length says where the bytes are. So every word is written and read whole: a copy of a tag
 /// and of the bytes behind it reads across what was just written, and waits for memory.
@@ -209,7 +224,7 @@ union Body {
 type Words = [u64; INLINE_BYTES / 8];
 
 /// `bytes` and zeros behind them, if they fit into a slice.
-#[inline]
+#[inline(always)]
 fn words_of(bytes: &[u8]) -> Option<Words> {
     /// The word at the beginning of `bytes`, which are 8 or more.
     #[inline]
@@ -340,7 +355,7 @@ unsafe fn free_owned(header: NonNull<PinHeader>) {
 
 impl Slice {
     /// `bytes` in the slice itself, if they fit.
-    #[inline]
+    #[inline(always)]
     fn inline(bytes: &[u8]) -> Option<Slice> {
         let words = words_of(bytes)?;
         Some(Slice { behind: behind(bytes.len()), body: Body { words } })

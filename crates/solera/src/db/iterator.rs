@@ -25,7 +25,7 @@ use crate::{
     ids::Seqno,
     key::{KeyEnd, KeyRange},
     merge::visible::{Backward, Forward},
-    pin::Slice,
+    pin::{Copies, Slice},
     sight::Reader,
     stats::{Counter, Latency, Sampled},
     tree::{Source, Spare, View, Walk},
@@ -129,6 +129,8 @@ pub struct Iter {
     scout: Scout,
     /// The value of the entry that the last move came to, if it lies apart.
     apart: Option<Slice>,
+    /// Keys that are handed out.
+    keys: Copies,
 }
 
 /// The entries that an end came to.
@@ -213,6 +215,7 @@ impl Iter {
             back_ahead: ReadAhead::of_walk(),
             scout: Scout::default(),
             apart: None,
+            keys: Copies::default(),
         }
     }
 
@@ -689,11 +692,19 @@ impl Iter {
         }
     }
 
+    /// [`Iter::key`], handed out.
+    fn copy_key(&mut self) -> Slice {
+        let mut keys = std::mem::take(&mut self.keys);
+        let key = keys.copy(self.key());
+        self.keys = keys;
+        key
+    }
+
     /// What a move came to. After a large entry the end that moved may let go of it.
     pub(super) fn item(&mut self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
         match moved {
             Ok(true) => {
-                let (key, value) = (Slice::copy_from(self.key()), self.pin_value());
+                let (key, value) = (self.copy_key(), self.pin_value());
                 if pause::is_large(&key, &value) {
                     self.let_go();
                 }
@@ -708,7 +719,7 @@ impl Iter {
     pub(super) fn key_item(&mut self, moved: Result<bool>) -> Option<Result<Slice>> {
         match moved {
             Ok(true) => {
-                let key = Slice::copy_from(self.key());
+                let key = self.copy_key();
                 if pause::is_large(&key, &[]) {
                     self.let_go();
                 }
@@ -773,7 +784,7 @@ impl Iterator for Iter {
         if self.advance_beside()
             && let Some(entry) = self.front.as_mut().and_then(|front| front.lent_mut())
         {
-            return Some(Ok((Slice::copy_from(entry.key()), entry.pin_value())));
+            return Some(Ok((self.keys.copy(entry.key()), entry.pin_value())));
         }
         self.next_anywhere()
     }
