@@ -9,7 +9,7 @@
 use proptest::prelude::*;
 use solera_model::{
     Line, bound,
-    boundaries::Boundaries,
+    boundaries::{Boundaries, Place},
     dual::{self, Cut, Cutter, Policy},
     eytzinger::Eytzinger,
     hull::Hull,
@@ -145,6 +145,7 @@ fn boundaries_are_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool
     for x in far_probes(&starts, anywhere).chain(probes(keys, anywhere)) {
         let told = Cell::new(None);
         let place = boundaries.place_early(x, |rank| told.set(Some(rank)));
+        prop_assert_eq!(boundaries.place_unmeasured(x, |_| {}), Place { within: None, ..place });
         prop_assert!(place.rank <= boundaries.len(), "{:?} {:?}", place, boundaries);
         prop_assert!(
             place.start.is_none_or(|start| starts.get(start) == Some(&x)),
@@ -420,6 +421,9 @@ proptest! {
             for other in &all {
                 let told = Cell::new(None);
                 prop_assert_eq!(other.place_early(x, |rank| told.set(Some(rank))), place);
+                let told_unmeasured = Cell::new(None);
+                let unmeasured = other.place_unmeasured(x, |rank| told_unmeasured.set(Some(rank)));
+                prop_assert_eq!((unmeasured, told_unmeasured), (Place { within: None, ..place }, told.clone()));
                 prop_assert!(told.get().is_none_or(|near| near.abs_diff(place.rank) <= 8), "{} {:?} {:?}", x, told, place);
             }
         }

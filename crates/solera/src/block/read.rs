@@ -53,7 +53,7 @@ impl Block {
     }
 
     /// Rank of the first entry whose user key is `>= key`; [`Block::len`] if there is none.
-    #[inline]
+    #[inline(never)]
     pub fn find(&self, key: &[u8]) -> usize {
         self.seek(key).0
     }
@@ -62,7 +62,7 @@ impl Block {
     /// elided sequence numbers stand for. If there is none, and the block
     /// [continues](Block::continues) and [ends with](Block::ends_with) the key, older versions are
     /// in the next block.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, probe: &Probe<'_>, elided: Seqno) -> Option<usize> {
         let (rank, found) = match self.named_by_bucket(probe) {
             Some(rank) => (rank, true),
@@ -100,7 +100,7 @@ impl Block {
     }
 
     /// [`Block::find`], and whether that entry has this key.
-    #[inline]
+    #[inline(always)]
     fn seek(&self, key: &[u8]) -> (usize, bool) {
         let geometry = self.geometry();
         let suffix = if geometry.prefix_len == 0 {
@@ -233,7 +233,7 @@ impl Block {
     }
 
     /// What a lookup hands out for entry `i`.
-    #[inline]
+    #[inline(always)]
     pub fn hit(&self, i: usize, elided: Seqno) -> Hit<'_> {
         // SAFETY: the value lies in this block, which the pin keeps and no thread changes.
         unsafe {
@@ -258,7 +258,7 @@ impl Block {
     }
 
     /// [`Block::seqno`] and [`Block::kind`] of entry `i`.
-    #[inline]
+    #[inline(always)]
     pub fn stamp(&self, i: usize, elided: Seqno) -> (Seqno, Kind) {
         let flags = self.geometry().flags;
         if flags & (SEQNOS | KINDS) == 0 {
@@ -294,7 +294,7 @@ impl Block {
     }
 
     /// Value of entry `i`: the value, the operand, or expiry and value.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self, i: usize) -> &[u8] {
         let geometry = self.geometry();
         let record = self.record(i);

@@ -459,7 +459,7 @@ impl Keyspace {
         let probe = Probe { key, hash: key::hash(key), snapshot };
         let clock_ms = || self.now_ms(now_ms);
         let in_place = |hit: &Hit<'_>, value: &[u8]| found(Value::InPlace(hit, value));
-        let value = match view.lookup(&probe, &self.tree.values, guard, clock_ms, in_place)? {
+        let value = match view.lookup(&probe, &self.tree.values, here, guard, clock_ms, in_place)? {
             Outcome::Found(value) => Some(value),
             Outcome::Absent => None,
             // Whatever they fold to, it is a value.

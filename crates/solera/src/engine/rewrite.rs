@@ -264,7 +264,8 @@ impl Reclaimer<'_> {
         let now_ms = || self.store.expiry.now_ms();
         for (key, pointer) in found {
             let probe = Probe { key, hash: hash(key), snapshot: since };
-            let outcome = view.lookup(&probe, &tree.values, &crossbeam_epoch::pin(), now_ms, |_, _| ());
+            let (here, guard) = (tree.context.stats.here(), crossbeam_epoch::pin());
+            let outcome = view.lookup(&probe, &tree.values, here, &guard, now_ms, |_, _| ());
             let outcome = outcome.map_err(Error::of_read)?;
             let Outcome::Separated { pointer: Ok(newest), expires_ms } = outcome else { continue };
             if newest != *pointer {

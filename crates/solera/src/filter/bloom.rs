@@ -132,7 +132,7 @@ impl Bloom {
     }
 
     /// See [`super::Filter::may_contain`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
         line.has(hash, self.probes, self.lanes)

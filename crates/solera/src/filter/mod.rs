@@ -113,7 +113,7 @@ impl Filter {
     }
 
     /// Whether a key with this hash may be in the table. `false` is certain.
-    #[inline]
+    #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> bool {
         match self {
             Filter::None => true,

@@ -209,12 +209,24 @@ impl Index {
     // Apart from what asks: all forms together take many registers.
     #[inline(never)]
     pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> Span {
+        self.located::<true>(key, early)
+    }
+
+    /// [`Index::locate`] for a caller that does not ask how far into the block the key is: to work
+    /// that out takes a quarter of the instructions.
+    #[inline(never)]
+    pub fn locate_unmeasured(&self, key: &[u8], early: impl Fn(usize)) -> Span {
+        self.located::<false>(key, early)
+    }
+
+    #[inline(always)]
+    fn located<const MEASURED: bool>(&self, key: &[u8], early: impl Fn(usize)) -> Span {
         match &self.locator {
             Locator::Sorted(sorted) => Span::only(sorted.locate(key, early)),
             Locator::Trie(trie) => Span::only(trie.locate(key)),
             Locator::Sherry(sherry) => sherry.locate(key),
             Locator::Learned(learned) => {
-                let (block, within) = learned.locate(key, early);
+                let (block, within) = learned.locate::<MEASURED>(key, early);
                 Span::only(block).with_within(within)
             }
         }

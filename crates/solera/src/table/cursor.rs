@@ -169,7 +169,7 @@ impl Source {
         if table.blocks() == 0 {
             return Ok(None);
         }
-        let span = table.locate(target);
+        let span = table.locate_unmeasured(target);
         let block = self.fetch(span.begin)?;
         let rank = block.find(target);
         if self.file.table()?.admits(span.begin, &block, rank, target)? {

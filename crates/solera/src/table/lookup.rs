@@ -81,7 +81,7 @@ impl Table {
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         let here = self.stats.here();
-        match self.ask(here, level, probe) {
+        match self.ask(here, level, probe, true) {
             Some(span) => self.finish(level, self.enter(level, span, probe, guard)?, probe, guard, f),
             None => Ok(None),
         }
@@ -91,7 +91,7 @@ impl Table {
     /// key.
     #[inline]
     pub fn may_hold(&self, level: u32, probe: &Probe<'_>) -> Option<Span> {
-        self.ask(self.stats.here(), level, probe)
+        self.ask(self.stats.here(), level, probe, true)
     }
 
     /// Whether the filter says that the table may hold a key of this hash. For estimates: nothing
@@ -100,11 +100,13 @@ impl Table {
         self.filter.may_contain(hash)
     }
 
-    /// What [`Table::may_hold`] does, counted. Where filters of the level mostly say yes the index
-    /// goes first, while the filter's line comes from memory; elsewhere a no costs the index
-    /// nothing (docs/decisions/0007 "Filter and index").
+    /// [`Table::may_hold`], counted `here`, in the counts that the table was opened with. Where
+    /// filters of the level mostly say yes the index goes first, while the filter's line comes from
+    /// memory; elsewhere a no costs the index nothing (docs/decisions/0007 "Filter and index").
+    /// Where memory `is_far`, the span says how far into its block the key is, so that
+    /// [`Table::enter`] asks for the record early.
     #[inline(always)]
-    fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> Option<Span> {
+    pub fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>, is_far: bool) -> Option<Span> {
         let index = self.index.as_ref()?;
         let index_first = !self.filter.is_none() && here.filters_say_yes(level);
         if index_first {
@@ -112,7 +114,10 @@ impl Table {
         } else if !self.admits_by_filter(here, level, probe) {
             return None;
         }
-        let span = self.locate_by(index, probe.key);
+        let span = match is_far {
+            true => self.locate_by(index, probe.key),
+            false => self.locate_unmeasured(probe.key),
+        };
         if index_first && !self.admits_by_filter(here, level, probe) {
             return None;
         }
@@ -121,7 +126,7 @@ impl Table {
     }
 
     /// Whether the filter says that the table may hold the key, counted.
-    #[inline]
+    #[inline(always)]
     fn admits_by_filter(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> bool {
         if self.filter.is_none() {
             here.add_at(level, LevelCounter::Unfiltered, 1);
@@ -133,7 +138,7 @@ impl Table {
     }
 
     /// The second step: the block that the span begins with, and the key's place in it.
-    #[inline]
+    #[inline(always)]
     pub fn enter<'g>(
         &self,
         level: u32,

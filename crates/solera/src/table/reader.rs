@@ -301,6 +301,15 @@ impl Table {
         index.locate(key, |near| self.slots.prefetch_slots(near))
     }
 
+    /// [`Table::locate`] for a caller that does not ask how far into the block the key is.
+    #[inline]
+    pub(super) fn locate_unmeasured(&self, key: &[u8]) -> Span {
+        let slots = &self.slots;
+        self.index
+            .as_ref()
+            .map_or(Span::only(0), |index| index.locate_unmeasured(key, |near| slots.prefetch_slots(near)))
+    }
+
     /// The table's index; `None` if it has range tombstones only.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()

@@ -20,6 +20,7 @@ use crate::{
     index::Span,
     memtable::Memtable,
     sight::{Verdict, expires_ms, hides, judge},
+    stats::Here,
     table::{Entered, Table},
     values::{Pointer, ValueFiles},
     version::Run,
@@ -30,6 +31,11 @@ use std::ptr;
 /// So many keys wait for memory together: more than a processor's outstanding misses, few enough
 /// that what was asked for is still in its first caches when its turn comes.
 const WAVE: usize = 32;
+
+/// Tables of so many bytes together are taken to lie in the processor's caches, once they are read.
+/// What a lookup could ask for early is there at once then, and working out what that is would be a
+/// tenth of it.
+const NEAR_BYTES_MAX: u64 = 6 << 20;
 
 /// What a lookup came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +92,7 @@ struct Step<'v, 'g> {
 impl View {
     /// Looks `probe` up. `now_ms` is asked only if an expiring entry is met. `found` gets the
     /// newest version's hit and user value. `values` are the tree's, and only told what to expect.
+    /// `here` is where this thread counts what the tree does.
     ///
     /// The caller took the view **before** choosing `probe.snapshot`, or has the snapshot
     /// registered: otherwise a compaction could have dropped the version that the snapshot sees.
@@ -94,6 +101,7 @@ impl View {
         &self,
         probe: &Probe<'_>,
         values: &ValueFiles,
+        here: Here<'_>,
         guard: &Guard,
         now_ms: impl Fn() -> u64,
         mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
@@ -106,12 +114,13 @@ impl View {
         if let Some(outcome) = self.lookup_in_memory(probe, &now_ms, &mut found) {
             return Ok(outcome);
         }
+        let is_far = self.version.bytes() > NEAR_BYTES_MAX;
         for run in self.version.runs() {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
             let level = run.level();
             let judge = |hit: Hit<'_>| outcome_of(hit, cover, &now_ms, &mut found);
             // One chain for both kinds of keyspaces: with one of its own for each, none is inlined.
-            let outcome = match table.may_hold(level, probe) {
+            let outcome = match table.ask(here, level, probe, is_far) {
                 Some(span) => {
                     if apart {
                         // Filter and index have taken as long as the place needs to come.
@@ -227,7 +236,7 @@ impl View {
 }
 
 /// The table of `run` that may hold the probe's key, and its newest range tombstone over it.
-#[inline]
+#[inline(always)]
 fn part_of<'v>(run: &'v Run, probe: &Probe<'_>) -> Result<Option<(&'v Table, Option<Seqno>)>> {
     let Some(table_ref) = run.find(probe.key) else { return Ok(None) };
     let table = table_ref.file().table()?;

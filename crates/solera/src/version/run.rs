@@ -212,7 +212,7 @@ impl Run {
     }
 
     /// The one table that may hold `key`.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: &[u8]) -> Option<&TableRef> {
         let at = self.index.find(key, |i| &self.tables[i].clip)?;
         Some(&self.tables[at])

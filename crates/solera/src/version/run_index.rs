@@ -64,9 +64,11 @@ impl Starts {
     }
 
     /// How many are not above `wanted`.
-    #[inline]
+    #[inline(always)]
     fn up_to(&self, wanted: u64) -> usize {
         match self {
+            // A small keyspace has one table: no line has to be asked.
+            Starts::Line { heads, .. } if heads.len() == 1 => usize::from(heads[0] <= wanted),
             Starts::Line { heads, line, error } => {
                 let (Some(&first), Some(behind)) = (heads.first(), wanted.checked_add(1)) else {
                     return heads.len();
@@ -96,7 +98,7 @@ impl RunIndex {
 
     /// The number of the range that holds `key`. `range(i)` is the i-th range, asked for only when
     /// the heads do not decide.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find<'r>(&self, key: &[u8], range: impl Fn(usize) -> &'r KeyRange) -> Option<usize> {
         if !begins_with(key, &self.prefix) {
             return None;

@@ -113,6 +113,7 @@ impl Version {
     }
 
     /// Bytes of all tables that count, estimated where tables are clipped.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

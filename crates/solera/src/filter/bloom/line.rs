@@ -97,7 +97,7 @@ mod x86 {
         let words = line.0.as_ptr().cast::<__m256i>();
         // SAFETY: a line is two vectors, aligned.
         let (low, high) = unsafe { (_mm256_load_si256(words), _mm256_load_si256(words.add(1))) };
-        (0..probes.into()).step_by(8).all(|first| {
+        let has = |first: usize| {
             // SAFETY: there are 32 powers, and `first` is at most 16.
             let powers = unsafe { _mm256_loadu_si256(POWERS.as_ptr().add(first).cast()) };
             let bits = _mm256_srli_epi32::<23>(_mm256_mullo_epi32(hash, powers));
@@ -113,7 +113,9 @@ mod x86 {
             let set = _mm256_movemask_ps(_mm256_castsi256_ps(signs)) as u32;
             let needed = needed(first, 8, probes);
             set & needed == needed
-        })
+        };
+        // Mostly there are no more.
+        has(0) && (probes <= 8 || has(8) && (probes <= 16 || has(16)))
     }
 
     /// [`Line::has_scalar`], 16 probes at a time.
@@ -123,7 +125,7 @@ mod x86 {
         let hash = _mm512_set1_epi32(hash as i32);
         // SAFETY: a line is one vector, aligned.
         let line = unsafe { _mm512_load_si512(line.0.as_ptr().cast()) };
-        (0..probes.into()).step_by(16).all(|first| {
+        let has = |first: usize| {
             // SAFETY: there are 32 powers, and `first` is at most 16.
             let powers = unsafe { _mm512_loadu_si512(POWERS.as_ptr().add(first).cast()) };
             let bits = _mm512_srli_epi32::<23>(_mm512_mullo_epi32(hash, powers));
@@ -132,7 +134,8 @@ mod x86 {
             let set = _mm512_test_epi32_mask(words, _mm512_sllv_epi32(_mm512_set1_epi32(1), bit));
             let needed = needed(first, 16, probes);
             u32::from(set) & needed == needed
-        })
+        };
+        has(0) && (probes <= 16 || has(16))
     }
 }
 

@@ -530,14 +530,14 @@ impl Learned {
     }
 
     /// How many separators are not above `key`, or up to [`Learned::reach`] more; and how far it is
-    /// from the last of them to the next, in 256ths, where that is known. `early` is as in
-    /// [`Index::locate`](super::Index::locate).
+    /// from the last of them to the next, in 256ths, where that is known and to be `MEASURED`.
+    /// `early` is as in [`Index::locate`](super::Index::locate).
     #[inline]
-    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
+    pub fn locate<const MEASURED: bool>(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         match &self.form {
-            Form::Nodes(nodes) => nodes.locate(key, early),
+            Form::Nodes(nodes) => nodes.located::<MEASURED>(key, early),
             Form::FrontCoded(nodes, text) => {
-                let (buckets, _) = nodes.locate(key, |_| {});
+                let (buckets, _) = nodes.located::<false>(key, |_| {});
                 early((buckets * BUCKET).saturating_sub(BUCKET / 2));
                 (text.locate(key, buckets), None)
             }
@@ -615,7 +615,7 @@ mod tests {
             last_keys.push(&keys[block - crate::index::last_keys::KEPT_MAX..block]);
         }
         let learned = Learned::build(&separators, Some(&last_keys));
-        let is_astray = |(i, key): &(usize, &Vec<u8>)| learned.locate(key, |_| {}).0 != i / per_block;
+        let is_astray = |(i, key): &(usize, &Vec<u8>)| learned.locate::<true>(key, |_| {}).0 != i / per_block;
         let count = keys.iter().enumerate().filter(is_astray).count();
         (learned, count as f64 / keys.len() as f64)
     }
@@ -678,7 +678,7 @@ mod tests {
             let wrong = absent.iter().filter(|key| {
                 let rank = present.partition_point(|present| present < *key);
                 let beside = rank.saturating_sub(1) / 45..=rank.min(present.len() - 1) / 45;
-                !beside.contains(&learned.locate(key, |_| {}).0)
+                !beside.contains(&learned.locate::<true>(key, |_| {}).0)
             });
             let of_absent = wrong.count() as f64 / absent.len() as f64;
             let form = learned.describe();

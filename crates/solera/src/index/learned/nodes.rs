@@ -228,6 +228,16 @@ impl Nodes {
     /// several times, or never.
     #[inline]
     pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
+        self.located::<true>(key, early)
+    }
+
+    /// [`Nodes::locate`]; how far it is between them only if that is to be `MEASURED`.
+    #[inline]
+    pub(super) fn located<const MEASURED: bool>(
+        &self,
+        key: &[u8],
+        early: impl Fn(usize),
+    ) -> (usize, Option<u8>) {
         let mut node = &self.nodes[0];
         let mut rest = key;
         loop {
@@ -237,7 +247,11 @@ impl Nodes {
                 Ordering::Equal => rest = &rest[node.prefix.len()..],
             }
             let first = node.first as usize;
-            let place = node.boundaries.place_early(self.heads.head(rest), |rank| early(first + rank));
+            let (head, early) = (self.heads.head(rest), |rank| early(first + rank));
+            let place = match MEASURED {
+                true => node.boundaries.place_early(head, early),
+                false => node.boundaries.place_unmeasured(head, early),
+            };
             let Some(group) = place.start.and_then(|segment| node.group(segment)) else {
                 return (node.first as usize + place.rank, place.within);
             };
