@@ -97,17 +97,22 @@ impl LentEntries {
             self.place = self.place.moved_by(if BACK { -self.distance } else { self.distance });
             return true;
         }
-        self.step_apart(rank)
+        self.step_apart::<BACK>(rank)
     }
 
     /// [`LentEntries::step_to`] where keys have to be read. Apart, so that the step beside it needs
     /// no room for what only this does.
     #[inline(never)]
-    fn step_apart(&mut self, rank: usize) -> bool {
+    fn step_apart<const BACK: bool>(&mut self, rank: usize) -> bool {
         let LentEntries { block, key, .. } = self;
-        let (head, place) = (block.heads()[rank], block.record_place(rank));
-        // SAFETY: both places are those of records of this block.
+        let head = block.heads()[rank];
+        // SAFETY: both places are those of records of this block, and going forward, `rank` is that
+        // of the record behind the present one.
         unsafe {
+            let place = match BACK {
+                true => block.record_place(rank),
+                false => block.record_place_behind(rank, &self.place),
+            };
             if head == self.head
                 && place.suffix_len == self.place.suffix_len
                 && key::equal(block.tail_at(&place), block.tail_at(&self.place))
@@ -115,8 +120,8 @@ impl LentEntries {
                 return false;
             }
             block.key_there_into(head, &place, key);
+            (self.rank, self.head, self.place) = (rank, head, place);
         }
-        (self.rank, self.head, self.place) = (rank, head, place);
         true
     }
 }

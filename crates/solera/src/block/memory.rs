@@ -162,7 +162,7 @@ impl RecordGrid {
 }
 
 /// Where the parts of an entry's record lie in a payload.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordPlace {
     /// Bytes of the key behind the block's prefix, those in the head included.
     pub(super) suffix_len: usize,
@@ -299,10 +299,41 @@ impl Block {
     /// Where the parts of record `i` lie.
     #[inline]
     pub(super) fn record_place(&self, i: usize) -> RecordPlace {
-        let geometry = self.geometry();
         let (at, len) = self.place(i);
-        // SAFETY: i < n (asserted in `place`), and a record is as long as its length takes
-        // (proved).
+        // SAFETY: this is the record's place.
+        unsafe { self.parts_of(at, at + len) }
+    }
+
+    /// [`Block::record_place`] of entry `i`, which follows the one at `before`.
+    ///
+    /// # Safety
+    /// `before` is what [`Block::record_place`] of this very block gives for entry `i - 1`.
+    #[inline]
+    pub(super) unsafe fn record_place_behind(&self, i: usize, before: &RecordPlace) -> RecordPlace {
+        let geometry = self.geometry();
+        assert!(i < geometry.n as usize, "an entry of the block");
+        // A value ends its record, and the next one begins there (proved).
+        let at = before.value_at + before.value_len;
+        let end = if geometry.ends_width == 0 {
+            at + geometry.record_bytes as usize
+        } else {
+            // SAFETY: i < n (asserted), and ends are stored.
+            geometry.records_at as usize + unsafe { self.end(i) }
+        };
+        // SAFETY: this is the record's place.
+        let place = unsafe { self.parts_of(at, end) };
+        debug_assert_eq!(place, self.record_place(i));
+        place
+    }
+
+    /// The parts of a record.
+    ///
+    /// # Safety
+    /// A record of the block begins and ends there.
+    #[inline]
+    unsafe fn parts_of(&self, at: usize, end: usize) -> RecordPlace {
+        let geometry = self.geometry();
+        // SAFETY: a record is as long as its length takes (proved).
         let suffix_len = unsafe {
             let length = self.payload().add(at);
             match geometry.length_bytes {
@@ -314,7 +345,7 @@ impl Block {
         let tail_len = tail_len(suffix_len);
         let value_at = at + usize::from(geometry.length_bytes + geometry.meta_bytes) + tail_len;
         // Not negative: a record is as long as its tail takes (proved).
-        RecordPlace { suffix_len, tail_len, value_at, value_len: at + len - value_at }
+        RecordPlace { suffix_len, tail_len, value_at, value_len: end - value_at }
     }
 
     /// The tail of the key of the record that lies there.

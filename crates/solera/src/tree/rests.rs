@@ -178,6 +178,11 @@ impl Spare {
             memtables_in(front.sources(), runs).map(|memtables| (memtables, Some(front), None))
         };
         let front = front.and_then(rested);
+        // Most iterators were walked from the front alone.
+        let unused = unused.filter(|unused| unused.front.is_some() || unused.back.is_some());
+        if back.is_none() && unused.is_none() {
+            return front.map(|(memtables, front, back)| Spare { front, back, memtables });
+        }
         let rested = |mut back: Box<Backward<Source>>| {
             back.rest(Source::rest);
             memtables_in(back.sources(), runs).map(|memtables| (memtables, None, Some(back)))
