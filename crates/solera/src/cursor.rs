@@ -153,6 +153,13 @@ pub trait Lending: Cursor {
     /// `after` and not below `start`. The present one is the oldest of its key.
     fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Self::Lent>;
 
+    /// Walking upward, `lent` stands on the last of its entries: it goes on with those behind them,
+    /// of which the same holds, if there are some that it can go on with at once. Else false, and
+    /// nothing happens.
+    fn lend_on(&mut self, _lent: &mut Self::Lent, _before: Option<&[u8]>, _end: Option<&[u8]>) -> bool {
+        false
+    }
+
     /// Takes back what was lent: the cursor stands where that came to.
     fn take_back(&mut self, lent: Self::Lent);
 }

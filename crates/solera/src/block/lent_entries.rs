@@ -2,7 +2,7 @@
 //! its sources.
 //!
 //! `Block::into_entries` makes one of a range of ranks. `advance` and `retreat` go from entry to
-//! entry, without the table's cursor or the merge.
+//! entry, without the table's cursor or the merge; `enter` goes on in another block.
 //!
 //! What must hold: the block is plain (`is_plain`): all its entries are puts with elided numbers. A
 //! piece has at least four entries. It gives block, rank and key back (`into_place`), from which
@@ -78,6 +78,19 @@ impl LentEntries {
         ranks.end >= ranks.start + ENTRIES_MIN
     }
 
+    /// Whether it stands on the last entry of the block, of whose key there are no more versions.
+    #[inline]
+    pub fn ends_block(&self) -> bool {
+        self.rank + 1 == self.block.len() && !self.block.continues()
+    }
+
+    /// Leaves its block for the entries of another one in `ranks`, and stands on the first of them.
+    pub fn enter(&mut self, block: Block, ranks: Range<usize>) {
+        let mut key = std::mem::take(&mut self.key);
+        block.key_into(ranks.start, &mut key);
+        *self = block.into_entries(ranks.start, ranks, key);
+    }
+
     /// The block, the rank that it stands on, and the key there.
     pub fn into_place(self) -> (Block, usize, Vec<u8>) {
         (self.block, self.rank, self.key)
@@ -97,15 +110,14 @@ impl LentEntries {
             self.place = self.place.moved_by(if BACK { -self.distance } else { self.distance });
             return true;
         }
-        self.step_apart::<BACK>(rank)
+        self.step_apart::<BACK>(rank, head)
     }
 
-    /// [`LentEntries::step_to`] where keys have to be read. Apart, so that the step beside it needs
-    /// no room for what only this does.
+    /// [`LentEntries::step_to`], where `head` is, if keys have to be read. Apart, so that the step
+    /// beside it needs no room for what only this does.
     #[inline(never)]
-    fn step_apart<const BACK: bool>(&mut self, rank: usize) -> bool {
+    fn step_apart<const BACK: bool>(&mut self, rank: usize, head: u64) -> bool {
         let LentEntries { block, key, .. } = self;
-        let head = block.heads()[rank];
         // SAFETY: both places are those of records of this block, and going forward, `rank` is that
         // of the record behind the present one.
         unsafe {

@@ -644,11 +644,7 @@ impl Iter {
 
     #[inline(never)]
     fn key_anywhere(&self) -> &[u8] {
-        match (self.last, &self.front, &self.back) {
-            (Last::Front, Some(front), _) => front.key(),
-            (Last::Back, _, Some(back)) => back.key(),
-            _ => &[],
-        }
+        key_of(self.last, self.front.as_deref(), self.back.as_deref())
     }
 
     /// Value of the entry that the last successful move came to; empty if there is none, and as
@@ -694,10 +690,7 @@ impl Iter {
 
     /// [`Iter::key`], handed out.
     fn copy_key(&mut self) -> Slice {
-        let mut keys = std::mem::take(&mut self.keys);
-        let key = keys.copy(self.key());
-        self.keys = keys;
-        key
+        self.keys.copy(key_of(self.last, self.front.as_deref(), self.back.as_deref()))
     }
 
     /// What a move came to. After a large entry the end that moved may let go of it.
@@ -728,6 +721,20 @@ impl Iter {
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
+    }
+}
+
+/// The key that the end that moved last stands on; empty if none did.
+#[inline]
+fn key_of<'k>(
+    last: Last,
+    front: Option<&'k Forward<Source>>,
+    back: Option<&'k Backward<Source>>,
+) -> &'k [u8] {
+    match (last, front, back) {
+        (Last::Front, Some(front), _) => front.key(),
+        (Last::Back, _, Some(back)) => back.key(),
+        _ => &[],
     }
 }
 

@@ -368,6 +368,21 @@ impl<C: Lending> Merge<C> {
         front.lend(snapshot, next, end)
     }
 
+    /// Has what was lent go on behind its last entry, as [`Lending::lend_on`]: before all other
+    /// sources, and before the key `end`.
+    pub fn lend_on(&mut self, lent: &mut C::Lent, end: Option<&[u8]>) -> bool {
+        debug_assert!(!self.back);
+        let age = self.age();
+        match self.waiting.first().copied() {
+            None => self.sources[age].lend_on(lent, None, end),
+            Some(next) => {
+                let apart = self.sources.get_disjoint_mut([age, next.age()]);
+                let [front, next] = apart.expect("the source in front is not among those that wait");
+                front.lend_on(lent, Some(bound(next)), end)
+            }
+        }
+    }
+
     /// As [`lend`](Self::lend), walking backward: the entries that come before those of all others,
     /// and not below `start`. The merge stands on the first entry of its key that it came to.
     pub fn lend_back(&mut self, snapshot: Seqno, start: &[u8]) -> Option<C::Lent> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     block::{Block, BlockBuilder, LastMile, LentEntries},
-    cursor::{Cursor, Lending},
+    cursor::{Cursor, Lending, Lent},
     error::{Error, Result},
     ids::{SEQNO_MAX, Seqno},
     key::{KeyEnd, KeyRange, Kind, head},
@@ -44,8 +44,12 @@ struct ListCursor {
     calls: Rc<Cell<usize>>,
     /// How often it has lent entries.
     lent: Rc<Cell<usize>>,
-    /// The place of the first entry in the block that it lent last.
+    /// The place of the first entry in the block that it lent last, and of the first one behind it.
     lent_from: usize,
+    lent_to: usize,
+    /// How often it has gone on to lend, and for which snapshot.
+    went_on: Rc<Cell<usize>>,
+    lent_for: Seqno,
     fails_at_call: Option<usize>,
     /// What it expects, and where it then goes.
     expects: Option<(Key, Option<usize>)>,
@@ -59,6 +63,9 @@ impl ListCursor {
             calls: Rc::default(),
             lent: Rc::default(),
             lent_from: 0,
+            lent_to: 0,
+            went_on: Rc::default(),
+            lent_for: 0,
             fails_at_call: None,
             expects: None,
         }
@@ -169,18 +176,36 @@ impl ListCursor {
     /// Lends those `ranks` of a block of so many entries, the first of which is at `from`.
     fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<LentEntries> {
         let at = self.at.expect("valid");
+        let block = self.block(from, count);
+        let entries = LentEntries::are_worth(&ranks)
+            .then(|| block.into_entries(at - from, ranks, self.entries[at].key.clone()));
+        self.lent.set(self.lent.get() + usize::from(entries.is_some()));
+        entries
+    }
+
+    /// A block of so many entries, the first of which is at `from`.
+    fn block(&mut self, from: usize, count: usize) -> Block {
         let mut builder = BlockBuilder::new(1 << 20, LastMile::LeastSquares, SEQNO_MAX);
         for entry in &self.entries[from..from + count] {
             assert!(builder.try_add(&entry.key, entry.seqno, entry.kind, &entry.value));
         }
         let mut payload = Vec::new();
         builder.finish(&[], &mut payload);
-        let block = Block::from_payload(&payload).unwrap();
-        let entries = LentEntries::are_worth(&ranks)
-            .then(|| block.into_entries(at - from, ranks, self.entries[at].key.clone()));
-        self.lent.set(self.lent.get() + usize::from(entries.is_some()));
-        self.lent_from = from;
-        entries
+        (self.lent_from, self.lent_to) = (from, from + count);
+        Block::from_payload(&payload).unwrap()
+    }
+
+    /// How many entries from `at` on may be lent together.
+    fn lendable(&self, at: usize, before: Option<&[u8]>, end: Option<&[u8]>) -> usize {
+        let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
+        let plain = |entry: &&Entry| {
+            entry.kind == Kind::Put
+                && entry.seqno <= self.lent_for
+                && below(before, &entry.key)
+                && below(end, &entry.key)
+        };
+        // Blocks are of several sizes.
+        self.entries[at..].iter().take(4 + at % 7).take_while(plain).count()
     }
 }
 
@@ -203,17 +228,23 @@ impl Lending for ListCursor {
 
     fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<LentEntries> {
         let at = self.at.expect("valid");
-        let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
-        let plain = |entry: &&Entry| {
-            entry.kind == Kind::Put
-                && entry.seqno <= snapshot
-                && below(before, &entry.key)
-                && below(end, &entry.key)
-        };
-        match self.entries[at..].iter().take_while(plain).count() {
+        self.lent_for = snapshot;
+        match self.lendable(at, before, end) {
             0 => None,
             count => self.lend_part(at, count, 0..count),
         }
+    }
+
+    fn lend_on(&mut self, lent: &mut LentEntries, before: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let at = self.lent_to;
+        let count = self.lendable(at, before, end);
+        let is_end = lent.ends_block() && self.entries.get(at).is_some_and(|next| next.key != lent.key());
+        if !is_end || !LentEntries::are_worth(&(0..count)) {
+            return false;
+        }
+        lent.enter(self.block(at, count), 0..count);
+        self.went_on.set(self.went_on.get() + 1);
+        true
     }
 
     fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<LentEntries> {
@@ -626,10 +657,10 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
                 let cursor: &mut ListCursor = &mut cursors[source];
                 cursor.fails_at_call = Some(call);
             }
-            let lent = cursors[1].lent.clone();
-            (cursors, lent)
+            let (lent, went_on) = (cursors[1].lent.clone(), cursors[1].went_on.clone());
+            (cursors, lent, went_on)
         };
-        let (sources, lent) = cursors();
+        let (sources, lent, went_on) = cursors();
         let (mut up, mut met) = (Forward::new(sources, plain_scope()), 0);
         let mut moved = up.seek_first();
         while moved.is_ok()
@@ -647,7 +678,8 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
         }
         assert!(lent.get() >= 6, "{failing:?}: lent {} times", lent.get());
 
-        let (sources, lent) = cursors();
+        assert!(went_on.get() >= 20, "{failing:?}: went on {} times", went_on.get());
+        let (sources, lent, _) = cursors();
         let (mut down, mut left) = (Backward::new(sources, plain_scope()), pairs.len());
         let mut moved = down.seek_last();
         while moved.is_ok()

@@ -1,9 +1,9 @@
 //! Walking a table: `TableCursor`, a `Cursor` within a clip, and `Access`, how it gets at blocks.
 //!
-//! It holds one block at a time by a count, so that values can be pinned, and lends stretches of it
-//! (`Lending`). Reads of users go through the cache. After 2 misses in a row they read ahead, in
-//! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once forward and leave
-//! the cache alone; they have it `doze` while it waits at a large value.
+//! It holds one block at a time by a count, so that values can be pinned. It lends stretches of it
+//! (`Lending`), upward also of cached ones behind it. Reads of users go through the cache. After 2
+//! misses in a row they read ahead, in pieces that double from 16 KiB to 256 KiB. Compactions read
+//! 128 KiB at once forward and leave the cache alone; they have it `doze` at a large value.
 //!
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
@@ -513,6 +513,28 @@ impl Lending for TableCursor {
         }
         let ranks = from..rank + 1;
         self.lend_ranks(ranks)
+    }
+
+    /// Into the next block, if that is cached and small, as nearly all are: without what a step out
+    /// of one block and into another takes otherwise.
+    fn lend_on(&mut self, lent: &mut LentEntries, before: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let number = self.lent.0 + 1;
+        let Access::Cached(level) = self.source.access else { return false };
+        let Some(table) = self.source.file.opened() else { return false };
+        // What it holds was small, or is to be counted anew.
+        if !lent.ends_block() || self.clip.end.is_some() || self.held > 0 || number >= table.blocks() {
+            return false;
+        }
+        let mut ranks = 0..0;
+        let takes = |block: &Block| {
+            let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| block.find(key));
+            ranks.end = block.len().min(below(before)).min(below(end));
+            block.is_plain() && block.memory_bytes() < HELD_BYTES_MIN && LentEntries::are_worth(&ranks)
+        };
+        let Some(block) = table.pinned_if(level, number, takes) else { return false };
+        self.lent = (number, 0..block.len());
+        lent.enter(block, ranks);
+        true
     }
 
     /// Ends what was lent: the cursor stands where the stretch came to.

@@ -215,8 +215,25 @@ impl Table {
     /// Block `number` for a scan of `level`, if it is in the cache, kept alive by a count.
     pub(super) fn pinned(&self, level: u32, number: usize) -> Option<Block> {
         self.stats.here().add_at(level, LevelCounter::ScanBlocks, 1);
+        self.resident(number)
+    }
+
+    /// Block `number` if it is in the cache, kept alive by a count.
+    fn resident(&self, number: usize) -> Option<Block> {
         let guard = crossbeam_epoch::pin();
         self.slots.get(number, &guard).map(|block| Block::clone(&block))
+    }
+
+    /// [`Table::pinned`] if the block is in the cache and `takes` it; else nothing is counted.
+    pub(super) fn pinned_if(
+        &self,
+        level: u32,
+        number: usize,
+        takes: impl FnOnce(&Block) -> bool,
+    ) -> Option<Block> {
+        let block = self.resident(number).filter(takes)?;
+        self.stats.here().add_at(level, LevelCounter::ScanBlocks, 1);
+        Some(block)
     }
 
     /// Reads block `number` for a reader of `level`, and puts it into the cache. A block that

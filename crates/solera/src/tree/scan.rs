@@ -167,6 +167,13 @@ impl Lending for Source {
         }
     }
 
+    fn lend_on(&mut self, lent: &mut LentEntries, before: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        match self {
+            Source::Run(cursor) => cursor.lend_on(lent, before, end),
+            Source::Memtable(_) | Source::Front(_) => false,
+        }
+    }
+
     fn take_back(&mut self, lent: LentEntries) {
         match self {
             Source::Run(cursor) => cursor.take_back(lent),

@@ -120,6 +120,10 @@ impl Lending for RunCursor {
         self.open.as_mut()?.lend_back(snapshot, after, start)
     }
 
+    fn lend_on(&mut self, lent: &mut LentEntries, before: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        self.open.as_mut().is_some_and(|open| open.lend_on(lent, before, end))
+    }
+
     fn take_back(&mut self, lent: LentEntries) {
         self.open.as_mut().expect("a cursor that has lent is not moved").take_back(lent);
     }

@@ -125,7 +125,7 @@ impl<C: Lending> Forward<C> {
     pub fn next(&mut self) -> Result<()> {
         let on_key = match &mut self.at {
             At::Lent(entries) => {
-                if entries.advance() {
+                if entries.advance() || lend_on(&mut self.merge, &self.sight.scope, entries) {
                     return Ok(());
                 }
                 true
@@ -147,7 +147,7 @@ impl<C: Lending> Forward<C> {
     #[inline]
     pub fn next_lent(&mut self) -> bool {
         match &mut self.at {
-            At::Lent(entries) => entries.advance(),
+            At::Lent(entries) => entries.advance() || lend_on(&mut self.merge, &self.sight.scope, entries),
             _ => false,
         }
     }
@@ -351,12 +351,7 @@ impl<C: Lending> Forward<C> {
     #[inline(never)]
     fn borrow(&mut self) {
         let scope = &self.sight.scope;
-        let end = match &scope.range.end {
-            // Of the last key itself the merge decides.
-            KeyEnd::Included(end) | KeyEnd::Excluded(end) => Some(&end[..]),
-            KeyEnd::Unbounded => None,
-        };
-        if let Some(entries) = self.merge.lend(scope.reader.snapshot, end) {
+        if let Some(entries) = self.merge.lend(scope.reader.snapshot, lent_before(scope)) {
             self.at = At::Lent(entries);
         }
     }
@@ -385,4 +380,19 @@ impl<C: Lending> Forward<C> {
             None => Ok(()),
         }
     }
+}
+
+/// Where what is lent must end.
+fn lent_before(scope: &Scope) -> Option<&[u8]> {
+    match &scope.range.end {
+        // Of the last key itself the merge decides.
+        KeyEnd::Included(end) | KeyEnd::Excluded(end) => Some(end),
+        KeyEnd::Unbounded => None,
+    }
+}
+
+/// Has what was lent go on, where a step came to its end. Apart: most steps do not.
+#[inline(never)]
+fn lend_on<C: Lending>(merge: &mut Merge<C>, scope: &Scope, entries: &mut C::Lent) -> bool {
+    merge.lend_on(entries, lent_before(scope))
 }

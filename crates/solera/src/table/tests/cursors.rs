@@ -238,6 +238,77 @@ fn what_a_cursor_lends_downward_is_what_it_would_come_to() {
     assert!(lent > 1000, "lent {lent} times");
 }
 
+#[test]
+fn what_a_cursor_lends_upward_goes_on_in_the_next_blocks_as_far_as_it_may() {
+    let mut rng = Rng(5);
+    let (mut lent, mut went_on) = (0, 0);
+    for (name, mut entries) in families() {
+        entries.retain(|entry| entry.kind == Kind::Put);
+        if entries.is_empty() {
+            continue;
+        }
+        let context = context(&fresh_fs(), 16 << 20);
+        let layout = Layout { block_bytes: 512, ..Layout::default() };
+        let written = write(&context, 1, &layout, &entries, &RangeTombstones::default(), SEQNO_MAX);
+        let file = TableFile::new(&context, Arc::new(written));
+        let probes = probes(&entries);
+        for round in 0..300 {
+            let mut probe = || probes[rng.below(probes.len() as u64) as usize].clone();
+            let (from, mut before, mut end, mut high) =
+                (probe(), Some(probe()), Some(probe()), Some(probe()));
+            match round % 5 {
+                0 => (before, end, high) = (None, None, None),
+                1 => (before, high) = (None, None),
+                2 => (end, high) = (None, None),
+                3 => high = None,
+                _ => {}
+            }
+            let clip = KeyRange {
+                start: Box::default(),
+                end: high.as_ref().map_or(KeyEnd::Unbounded, |high| KeyEnd::Excluded(high[..].into())),
+            };
+            let mut cursor = file.cursor(&clip, Access::Cached(0)).unwrap();
+            cursor.seek(&from).unwrap();
+            let inside = |key: &[u8]| {
+                [&before, &end].into_iter().all(|limit| limit.as_ref().is_none_or(|limit| key < &limit[..]))
+            };
+            let there = clipped(&entries, &clip);
+            let mut at = there.partition_point(|entry| entry.key < from);
+            if at == there.len() || !inside(&there[at].key) {
+                continue;
+            }
+            if let Some(mut stretch) = cursor.lend(SEQNO_MAX, before.as_deref(), end.as_deref()) {
+                lent += 1;
+                loop {
+                    assert!(
+                        (stretch.key(), stretch.value()) == (&there[at].key[..], &there[at].value[..]),
+                        "{name}"
+                    );
+                    assert!(inside(stretch.key()), "{name}");
+                    assert!(at == 0 || there[at - 1].key != there[at].key, "{name}: an old version");
+                    if !stretch.advance() {
+                        if !cursor.lend_on(&mut stretch, before.as_deref(), end.as_deref()) {
+                            break;
+                        }
+                        went_on += 1;
+                    }
+                    at += 1;
+                }
+                cursor.take_back(stretch);
+                assert!(cursor.key() == &there[at].key[..], "{name}");
+            }
+            let mut rest = Vec::new();
+            while cursor.valid() {
+                rest.push((cursor.key().to_vec(), cursor.value().to_vec()));
+                cursor.next().unwrap();
+            }
+            let expected = there[at..].iter().map(|entry| (entry.key.clone(), entry.value.clone()));
+            assert!(rest.into_iter().eq(expected), "{name}");
+        }
+    }
+    assert!(lent > 300 && went_on > 1000, "lent {lent} times, went on {went_on} times");
+}
+
 /// A table of many blocks whose reads are counted, and its entries. The cache holds an eighth of
 /// it.
 fn much_larger_than_the_cache() -> (FaultFs, Arc<TableContext>, Arc<TableFile>, Vec<Entry>) {
