@@ -86,6 +86,16 @@ impl Baseline {
         sum / count
     }
 
+    /// Whether its windows are enough to tell what chance makes of one.
+    pub fn knows_chance(&self) -> bool {
+        self.newest.len() >= DEVIATION_WINDOWS
+    }
+
+    /// What the dearest of them cost, merges and all.
+    pub fn dearest(&self) -> f64 {
+        self.newest.iter().map(|window| window.cost).fold(0.0, f64::max)
+    }
+
     fn evened<'a>(&'a self, merging: &'a Merging) -> impl Iterator<Item = f64> + 'a {
         self.newest.iter().map(|window| merging.evened(window.cost, window.moved, self.usual))
     }
@@ -113,7 +123,7 @@ impl Baseline {
     /// The median absolute deviation, as a share of the mean.
     pub fn deviation(&self, merging: &Merging) -> f64 {
         let mean = self.mean(merging);
-        if self.newest.len() < DEVIATION_WINDOWS || mean <= 0.0 {
+        if !self.knows_chance() || mean <= 0.0 {
             return DEVIATION_UNKNOWN;
         }
         let center = median(self.evened(merging).collect());

@@ -4,7 +4,7 @@
 //! change it knows what the context costs (`baseline`). Where `Rules` are guarded, it compares
 //! afterwards, takes back what hurt, and forbids the same for a while (`tabu`). It also gives a
 //! context that comes back the settings under which it was cheapest. In one that is new it goes
-//! home for agents that do not price that themselves.
+//! home for agents that do not price that themselves, in one that has become dear for all.
 //!
 //! What must hold: a decision is a function of the windows and answers before it: no clock, no
 //! file, no randomness. What others set is left alone. Where `Rules` are guarded, what changes lose
@@ -53,6 +53,9 @@ const BEST_TOLERANCE: f64 = 2.0;
 /// How much worse than its baseline the part of a window must be that is ended early, in
 /// tolerances of a whole one: a part holds less of the tree's work, and so more of chance.
 const EARLY_TOLERANCES: f64 = 2.0;
+/// What windows under an open change may cost together beyond the dearest of the baseline, of what
+/// one costs.
+const BEYOND_MAX: f64 = 0.5;
 /// Samples without which a 99th percentile is not believed.
 const P99_SAMPLES: u64 = 400;
 /// Loss below which a change that was judged counts as having helped as little as it hurt, as a
@@ -305,6 +308,7 @@ impl Coordinator {
         for place in self.state.places.values_mut() {
             (place.baseline, place.anchor, place.worse) = (Default::default(), None, 0);
             place.home = false;
+            place.forget_least();
             place.under.clone_from(&self.state.own);
         }
         decision.notes.push("somebody else changed knobs: what was measured before does not count".into());
@@ -329,6 +333,7 @@ impl Coordinator {
         let (rules, merging) = (&self.rules, &mut self.state.merging);
         let place = self.state.places.entry(window.context).or_default();
         place.settle(&self.state.own);
+        place.compare_with_least(&measured(window, cost), BEST_TOLERANCE, merging);
         if !place.add(measured(window, cost), merging) {
             return decision.notes.push("it is unlike its context: the next window tells why".into());
         }
@@ -364,10 +369,14 @@ impl Coordinator {
     }
 
     /// Goes home for an agent that does not price the way itself, in a context that was never
-    /// measured with no knob set: what was set for other workloads may be bad for it.
+    /// measured with no knob set: what was set for other workloads may be bad for it. For one that
+    /// does, where the context costs more than it did under the same settings, and nothing else
+    /// may be changed: the agent may be wrong.
     fn goes_home(&mut self, window: &Window, decision: &mut Decision) -> bool {
-        let is_known = self.state.places.get(&window.context).is_some_and(|place| place.home);
-        if !self.rules.guarded || is_known || self.agent.prices_home() || !self.may_go_home(window) {
+        let Some(place) = self.state.places.get(&window.context) else { return false };
+        let is_dear = place.dearer >= WORSE_THAN_BEST && self.is_closed(window);
+        let is_priced = self.agent.prices_home() && !is_dear;
+        if !self.rules.guarded || place.home || is_priced || !self.may_go_home(window) {
             return false;
         }
         let sets = state::way(&self.state.own, &[]);
@@ -487,6 +496,7 @@ impl Coordinator {
             worse: 0,
             waited: 0,
             behind: 0,
+            beyond: 0.0,
             proposal,
         };
         let sets = open.proposal.sets.clone();
@@ -686,6 +696,8 @@ impl Coordinator {
         let tolerance = baseline.tolerance(&self.rules, &self.state.merging);
         let once_ns = self.once_of(&baseline, cost, window.elapsed_ns);
         let (ratio, elapsed_ns) = self.without(once_ns, ratio, &baseline, window, cost);
+        let beyond = self.goes_beyond(&mut open, &baseline, cost, once_ns / window.elapsed_ns.max(1) as f64);
+        let ratio = beyond.unwrap_or(ratio);
         self.state.regret.take(once_ns);
         let p99_limit = baseline.p99_ns() * self.rules.p99_factor_max;
         self.state.regret.pass(window.elapsed_ns, window.early);
@@ -702,6 +714,7 @@ impl Coordinator {
             let why = match broken {
                 Some(broken) => Some(broken),
                 None if window.early => Some("it hurt so much that its window was ended early".into()),
+                None if beyond.is_some() => Some("its merges took more than any before it".into()),
                 None if factor => Some("one window was enough to see that it hurts".into()),
                 None if p99 && open.worse > 0 => Some("the 99th percentile more than doubled".into()),
                 None if open.worse >= 2 => Some("two windows in a row were worse".into()),
@@ -721,6 +734,20 @@ impl Coordinator {
         // From the second window that judges on, what is worse by chance must count.
         self.state.regret.end_aside();
         self.judge_whole(window, open, tolerance, decision);
+    }
+
+    /// What a window under `open` cost of its `baseline`, merges and all, if such windows together
+    /// took more than merges ever made one take before; `once` is the share that is set aside.
+    fn goes_beyond(&self, open: &mut Open, baseline: &Baseline, cost: f64, once: f64) -> Option<f64> {
+        let mean = baseline.mean(&self.state.merging);
+        let most =
+            baseline.dearest().max(mean * (1.0 + baseline.tolerance(&self.rules, &self.state.merging)));
+        let rest = cost * (1.0 - once).max(0.0);
+        if rest > most {
+            open.beyond += share(rest - most, mean);
+        }
+        let is_judged = self.rules.guarded && baseline.knows_chance() && !open.proposal.is_homeward();
+        (is_judged && open.beyond > BEYOND_MAX).then(|| share(rest, mean))
     }
 
     /// Whether enough windows have judged the change, and what they say together.
@@ -759,6 +786,7 @@ impl Coordinator {
             let before = place.baseline_under(&open.before);
             let after = before.map(|before| before.usual_with(of_place.iter().copied()));
             (place.baseline, place.worse) = (after.map(Baseline::expecting).unwrap_or_default(), 0);
+            place.forget_least();
             place.under.clone_from(own);
             place.home |= own.is_empty();
             of_place.into_iter().for_each(|window| place.baseline.add(*window));

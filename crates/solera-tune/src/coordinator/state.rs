@@ -106,6 +106,12 @@ pub struct Place {
     pub restores: u32,
     /// Windows in a row that were worse than the anchor.
     pub worse: u32,
+    /// The least that it has cost under the settings of [`Place::under`].
+    #[serde(default)]
+    pub least: Option<Least>,
+    /// Windows in a row that were worse than that.
+    #[serde(default)]
+    pub dearer: u32,
     /// The newest window, if it is odd: the next tells whether chance made it so, or the workload
     /// has become another.
     #[serde(default)]
@@ -134,6 +140,15 @@ pub struct Anchor {
     pub baseline: Baseline,
 }
 
+/// The least that a context has cost under some settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Least {
+    /// The cost.
+    pub mean: f64,
+    /// How much worse than that a window may be, as a share.
+    pub tolerance: f64,
+}
+
 /// A change that was made and is being judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
@@ -159,6 +174,9 @@ pub struct Open {
     pub waited: u32,
     /// Windows in which background work was behind.
     pub behind: u32,
+    /// What windows cost more than any before the change did, as a share of the baseline.
+    #[serde(default)]
+    pub beyond: f64,
     /// Whether the coordinator itself made it, and no agent hears of it.
     #[serde(default)]
     pub of_guard: bool,
@@ -178,6 +196,7 @@ impl Place {
             self.baseline = self.baseline_under(own).cloned().unwrap_or_default();
             self.under = own.to_vec();
             self.odd = None;
+            self.forget_least();
         }
     }
 
@@ -211,6 +230,7 @@ impl Place {
         }
         if oddity != 0 && before.is_some_and(|before| self.oddity(&before, merging) == oddity) {
             (self.baseline, self.falls) = (Baseline::default(), true);
+            self.forget_least();
             if self.anchor.as_ref().is_some_and(|anchor| anchor.own == self.under) {
                 (self.anchor, self.worse) = (None, 0);
             }
@@ -228,15 +248,32 @@ impl Place {
         true
     }
 
+    /// What it cost at least under its settings is of other settings, or of another workload.
+    pub fn forget_least(&mut self) {
+        (self.least, self.dearer) = (None, 0);
+    }
+
+    /// Whether `window`, with merges spread evenly, cost more than `most` tolerances above the
+    /// least under these settings; and it is counted.
+    pub fn compare_with_least(&mut self, window: &Measured, most: f64, merging: &Merging) {
+        let cost = merging.evened(window.cost, window.moved, self.baseline.usual());
+        let limit = self.least.map(|least| least.mean * (1.0 + most * least.tolerance));
+        self.dearer = if limit.is_some_and(|limit| cost > limit) { self.dearer.saturating_add(1) } else { 0 };
+    }
+
     /// Remembers what it costs now, if that is the least so far and sure enough.
     pub fn moor(&mut self, rules: &Rules, merging: &Merging) {
-        let mean = self.baseline.mean(merging);
-        if self.baseline.windows() < ANCHOR_WINDOWS
-            || self.anchor.as_ref().is_some_and(|anchor| anchor.mean <= mean && anchor.own != self.under)
-        {
+        if self.baseline.windows() < ANCHOR_WINDOWS {
             return;
         }
-        let (tolerance, own) = (self.baseline.tolerance(rules, merging), self.under.clone());
+        let (mean, tolerance) = (self.baseline.mean(merging), self.baseline.tolerance(rules, merging));
+        if self.least.is_none_or(|least| mean < least.mean) {
+            self.least = Some(Least { mean, tolerance });
+        }
+        if self.anchor.as_ref().is_some_and(|anchor| anchor.mean <= mean && anchor.own != self.under) {
+            return;
+        }
+        let own = self.under.clone();
         self.anchor = Some(Anchor { mean, tolerance, own, baseline: self.baseline.clone() });
     }
 }

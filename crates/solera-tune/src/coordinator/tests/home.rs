@@ -1,5 +1,6 @@
-//! Tests of the way home that the coordinator goes for agents that do not price it: in a context
-//! that is new, once, judged like any change, and no agent hears of it.
+//! Tests of the way home that the coordinator goes for agents that do not price it, in a context
+//! that is new, and for others in one that has become dear: once, judged like any change, and no
+//! agent hears of it.
 //!
 //! The windows are those of `coordinator::tests`.
 
@@ -114,4 +115,54 @@ fn a_way_home_that_the_engine_refuses_is_not_asked_for_again() {
         }
     }
     assert_eq!((asked, length(&heard)), (1, before));
+}
+
+/// A database and an agent that prices the way home and never wants it. The first context has kept
+/// a run limit of 3, and then nothing may be changed for a long time.
+fn tuned_and_closed() -> (Database, Coordinator) {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    run(&mut database, &mut coordinator, 8, 80.0);
+    assert_eq!((database.run_limit(), coordinator.state().open.is_some()), (3.0, false));
+    coordinator.state.muted_until = 1000;
+    (database, coordinator)
+}
+
+/// Symptom: an epoch of writes came to 0.85 of the default, and for 40 windows nothing was changed.
+/// Cause: settings came in from reads. They looked good at first, with a level that was nearly
+/// empty; as it filled, each merge took longer. What the context had cost at first was forgotten, a
+/// change had hurt, and the agent saw no gain in going home. Cure: the least that it cost is kept.
+/// Where it costs clearly more for three windows, and nothing else may be changed, the coordinator
+/// goes home itself.
+#[test]
+fn a_context_that_costs_more_than_under_the_same_settings_before_is_measured_as_nobody_set_it() {
+    let (mut database, mut coordinator) = tuned_and_closed();
+    assert!(orders((&mut database, &mut coordinator), (2, 4), (100.0, 80.0)).is_empty());
+    for set in [92.0, 104.0, 110.0] {
+        assert!(orders((&mut database, &mut coordinator), (2, 1), (100.0, set)).is_empty(), "{set}");
+    }
+    let orders = orders((&mut database, &mut coordinator), (2, 8), (100.0, 125.0));
+    assert_eq!(orders, [(Purpose::Try, vec![Set::reset("run_limit", None)])]);
+    assert_eq!((database.run_limit(), coordinator.state().open.is_some()), (1.0, false));
+}
+
+#[test]
+fn an_agent_that_prices_the_way_home_goes_there_itself_while_it_may_change_anything() {
+    let (mut database, mut coordinator) = tuned_and_closed();
+    coordinator.state.muted_until = 0;
+    assert!(orders((&mut database, &mut coordinator), (2, 4), (100.0, 80.0)).is_empty());
+    assert!(orders((&mut database, &mut coordinator), (2, 12), (100.0, 125.0)).is_empty());
+}
+
+#[test]
+fn a_context_that_was_measured_as_nobody_set_it_stays_however_much_more_it_costs() {
+    let (mut database, mut coordinator) = tuned_and_closed();
+    assert!(orders((&mut database, &mut coordinator), (1, 20), (100.0, 125.0)).is_empty());
+}
+
+#[test]
+fn one_dear_window_or_two_send_no_agent_home_that_prices_the_way() {
+    let (mut database, mut coordinator) = tuned_and_closed();
+    for set in [80.0, 80.0, 80.0, 120.0, 120.0, 80.0, 120.0, 120.0, 80.0] {
+        assert!(orders((&mut database, &mut coordinator), (2, 1), (100.0, set)).is_empty());
+    }
 }
