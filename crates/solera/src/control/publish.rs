@@ -7,7 +7,8 @@
 //! What must hold: the file is replaced by a rename, so a reader sees one observation or the next,
 //! whole. It is not synced, since it is of use only while its writer lives, and goes with it
 //! (docs/decisions/0013). `publish` refuses to begin where another program's file is; later it does
-//! not look again.
+//! not look again. `close` waits until the thread has removed the file: the next owner of the
+//! directory publishes under the same name. What another database published there meanwhile stays.
 //!
 //! Callers: applications, `solera load` and `solera-bench` publish; `solera control watch` reads.
 
@@ -15,12 +16,12 @@ use super::{Control, Observation};
 use crate::{
     dir::{FileName, magic},
     error::{Error, Result},
-    sync::{Condvar, Mutex, atomic::Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     vfs::{Fs, posix::PosixFs, read_all, read_exact_at},
 };
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc::sync_channel},
     thread::JoinHandle,
     time::Duration,
 };
@@ -29,20 +30,25 @@ use std::{
 /// millisecond.
 pub const PUBLISH_EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Publishes what a database does until it is dropped; then the file is removed. Keeps the database
-/// open.
+/// Bytes at the front of a file that tell one observation from another: its checksum is there.
+const FRONT_BYTES: usize = 16;
+
+/// Publishes what a database does until it is dropped or the database is closed; then the file is
+/// removed. Keeps the database open.
 #[derive(Debug)]
 pub struct Publisher {
-    stop: Arc<Stop>,
+    control: Control,
+    /// Whether the thread is to stop.
+    stops: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
 }
 
-/// Whether the thread is to stop.
-#[derive(Debug, Default)]
-struct Stop {
-    stopped: Mutex<bool>,
-    call: Condvar,
+/// A place where observations are written, and the front of the one that was written last.
+struct Place<'a> {
+    fs: &'a dyn Fs,
+    path: &'a Path,
+    last: Vec<u8>,
 }
 
 impl Control {
@@ -83,36 +89,77 @@ impl Control {
         };
         refuse_other(fs, &path, false)?;
         refuse_other(fs, &next_of(&path), true)?;
-        self.write_observation(&path)?;
-        let stop = Arc::<Stop>::default();
-        let publisher = (self.clone(), stop.clone(), path.clone());
+        let (stops, (tells, told)) = (Arc::<AtomicBool>::default(), sync_channel(1));
+        let of_thread = (self.clone(), stops.clone(), path.clone());
         let run = move || {
-            let (control, stop, path) = publisher;
-            let closed = || control.handle.closed.load(Ordering::Acquire);
-            while !stop.comes_within(every) && !closed() {
-                // The next one may succeed.
-                let _ = control.write_observation(&path);
-            }
-            // One that cannot be removed grows old, and that says as much.
-            let _ = control.handle.store.files.fs.remove_file(&path);
+            let (control, stops, path) = of_thread;
+            let begun = control.publish_until(&path, every, &stops, || _ = tells.send(Ok(())));
+            begun.unwrap_or_else(|error| _ = tells.send(Err(error)));
         };
         let thread = std::thread::Builder::new().name("solera-publish".into()).spawn(run);
         let thread = thread.map_err(|error| Error::io("start a thread for", &path, error))?;
-        Ok(Publisher { stop, thread: Some(thread), path })
+        told.recv().unwrap_or(Err(Error::Closed))?;
+        Ok(Publisher { control: self.clone(), stops, thread: Some(thread), path })
     }
 
-    fn write_observation(&self, path: &Path) -> Result<()> {
-        let fs = self.handle.store.files.fs.clone();
-        let next = next_of(path);
-        // One that a killed process left behind.
-        if fs.exists(&next)? {
-            fs.remove_file(&next)?;
+    /// Writes observations until it `stops` or the database is closed. Has `begun` once the first
+    /// is there.
+    ///
+    /// # Errors
+    /// The first could not be written.
+    fn publish_until(
+        &self,
+        path: &Path,
+        every: Duration,
+        stops: &AtomicBool,
+        begun: impl FnOnce(),
+    ) -> Result<()> {
+        // The database keeps the directory until this thread has left.
+        let _caller = self.handle.callers.enter()?;
+        let mut place = Place { fs: &*self.handle.store.files.fs, path, last: Vec::new() };
+        place.write(&self.observe())?;
+        begun();
+        while !self.handle.callers.rest(every, || stops.load(Ordering::Acquire)) {
+            // The next one may succeed.
+            let _ = place.write(&self.observe());
         }
-        let mut file = fs.create(&next)?;
-        file.append(&self.observe().encode())?;
-        drop(file);
-        fs.rename(&next, path)
+        // One that cannot be removed grows old, and that says as much.
+        let _ = place.clear();
+        Ok(())
     }
+}
+
+impl Place<'_> {
+    fn write(&mut self, observation: &Observation) -> Result<()> {
+        let next = next_of(self.path);
+        // One that a killed process left behind.
+        if self.fs.exists(&next)? {
+            self.fs.remove_file(&next)?;
+        }
+        let bytes = observation.encode();
+        let mut file = self.fs.create(&next)?;
+        file.append(&bytes)?;
+        drop(file);
+        self.fs.rename(&next, self.path)?;
+        self.last = bytes[..FRONT_BYTES].into();
+        Ok(())
+    }
+
+    /// Removes the file if it is the one that was written last.
+    fn clear(&self) -> Result<()> {
+        if front_of::<FRONT_BYTES>(self.fs, self.path)? == self.last {
+            self.fs.remove_file(self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The first bytes of the file at `path`; fewer if it is shorter.
+fn front_of<const MOST: usize>(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
+    let file = fs.open(path)?;
+    let mut front = vec![0; file.len()?.min(MOST as u64) as usize];
+    read_exact_at(&*file, &mut front, 0)?;
+    Ok(front)
 }
 
 /// Where an observation is written before it takes its place.
@@ -128,11 +175,8 @@ fn refuse_other(fs: &dyn Fs, path: &Path, may_be_torn: bool) -> Result<()> {
     if !fs.exists(path)? {
         return Ok(());
     }
-    let file = fs.open(path)?;
-    let mut front = [0; magic::OBSERVATION.len()];
-    let len = file.len()?.min(front.len() as u64) as usize;
-    read_exact_at(&*file, &mut front[..len], 0)?;
-    if front == magic::OBSERVATION || may_be_torn && magic::OBSERVATION.starts_with(&front[..len]) {
+    let front = front_of::<{ magic::OBSERVATION.len() }>(fs, path)?;
+    if front == magic::OBSERVATION || may_be_torn && magic::OBSERVATION.starts_with(&front) {
         return Ok(());
     }
     Err(Error::Invalid(format!(
@@ -148,21 +192,10 @@ impl Publisher {
     }
 }
 
-impl Stop {
-    /// Waits for the call to stop for at most `time`, and says whether it came.
-    fn comes_within(&self, time: Duration) -> bool {
-        let mut stopped = self.stopped.lock();
-        if !*stopped {
-            self.call.wait_for(&mut stopped, time);
-        }
-        *stopped
-    }
-}
-
 impl Drop for Publisher {
     fn drop(&mut self) {
-        *self.stop.stopped.lock() = true;
-        self.stop.call.notify_all();
+        self.stops.store(true, Ordering::Release);
+        self.control.handle.callers.call();
         if let Some(thread) = self.thread.take() {
             // It does nothing that panics; if it did, no caller is left to tell.
             let _ = thread.join();

@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub(super) throttle: Throttle,
     pub(crate) tracing: Tracing,
     pub(crate) closed: AtomicBool,
-    pub(super) callers: Callers,
+    pub(crate) callers: Callers,
     /// Held for its `Drop`: other openers are kept out until the database is closed.
     pub(super) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
