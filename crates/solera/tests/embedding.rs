@@ -420,6 +420,54 @@ fn close_lets_go_of_the_directory_though_handles_live_and_they_say_closed() {
     }
 }
 
+/// Symptom: a database that was restored in the place of a closed one lacked a table. Cause: an
+/// iterator of the closed one was the last to have a table that a merge had replaced, and removed
+/// it by its name. Cure: what readers have when a database is closed stays for the next open.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a program puts a checkpoint in its place")]
+fn an_iterator_of_a_closed_database_removes_nothing_of_one_that_was_restored_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, backup) = (dir.path().join("db"), dir.path().join("backup"));
+    for threads in [0, 2] {
+        let open = || Options::new().memory(16 << 20).background_threads(threads).open(&place).unwrap();
+        let db = open();
+        let put = |db: &Db| (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), [7; 50]).unwrap());
+        put(&db);
+        db.flush().unwrap();
+        db.checkpoint(&backup).unwrap();
+        let mut walk = db.iter();
+        assert!(walk.next().is_some());
+        put(&db);
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        db.close().unwrap();
+        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::rename(&backup, &place).unwrap();
+        let restored = open();
+        drop(walk);
+        assert_eq!(restored.iter().map(Result::unwrap).count(), 1000);
+        restored.close().unwrap();
+        // What stays where nothing was restored goes with the next open.
+        let db = open();
+        let mut walk = db.iter();
+        assert!(walk.next().is_some());
+        put(&db);
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        db.close().unwrap();
+        drop(walk);
+        let tables = || {
+            let names = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path());
+            names.filter(|path| path.extension().is_some_and(|ext| ext == "table")).count()
+        };
+        let before = tables();
+        let db = open();
+        assert!(tables() < before, "{before}");
+        db.close().unwrap();
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
+
 #[test]
 fn close_waits_for_those_who_merge_and_nobody_writes_after_it() {
     let dir = tempfile::tempdir().unwrap();

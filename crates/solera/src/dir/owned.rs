@@ -1,6 +1,7 @@
 //! A file that is removed with its last owner if it was marked: `OwnedFile`.
 //!
-//! `mark_obsolete` says that the file is to go; dropping the `OwnedFile` then removes it. `release`
+//! `mark_obsolete` says that the file is to go; dropping the `OwnedFile` then removes it, unless
+//! `keep` takes that back. `release`
 //! removes a marked file at once and tells the error. It is for an owner that must close the file
 //! before, in its own `drop`.
 //!
@@ -45,6 +46,11 @@ impl OwnedFile {
     /// Has the file removed when this is dropped.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// Has the file stay after all: its name may be another's by the time this is dropped.
+    pub fn keep(&self) {
+        self.obsolete.store(false, Ordering::Release);
     }
 
     /// Whether the file is to be removed.

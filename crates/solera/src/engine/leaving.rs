@@ -6,10 +6,12 @@
 //! when it is the last to have it.
 //!
 //! What must hold: everything here is marked as obsolete. Without background threads nothing is
-//! held. A reader that has a file for more than two seconds is its last owner after all.
+//! held. A reader that has a file for more than two seconds is its last owner after all. Once the
+//! database is closed it is not (`keep_rest`): its directory may be another's, with files of the
+//! same names. The next open removes what stays.
 //!
-//! Callers: `store` (`hold`), `workers`, and `jobs` and `handle`, when a call ends that frees
-//! space.
+//! Callers: `store` (`hold`, `note`, `keep_rest`), `workers`, and `jobs` and `handle`, when a call
+//! ends that frees space.
 
 use crate::{
     sync::{
@@ -19,7 +21,10 @@ use crate::{
     table::TableFile,
     values::ValueFile,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 /// A worker with nothing else to do looks so often.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
@@ -41,12 +46,36 @@ impl Left {
     }
 }
 
+/// One that goes with its last owner.
+enum Marked {
+    Table(Weak<TableFile>),
+    Values(Weak<ValueFile>),
+}
+
+impl Marked {
+    fn is_there(&self) -> bool {
+        match self {
+            Marked::Table(file) => file.strong_count() > 0,
+            Marked::Values(file) => file.strong_count() > 0,
+        }
+    }
+
+    fn keep(&self) {
+        match self {
+            Marked::Table(file) => file.upgrade().iter().for_each(|file| file.keep()),
+            Marked::Values(file) => file.upgrade().iter().for_each(|file| file.keep()),
+        }
+    }
+}
+
 /// Files that are to go, each with the time at which that was seen first.
 #[derive(Default)]
 pub(super) struct Leaving {
     held: Mutex<Vec<(Left, Option<u64>)>>,
     /// How many they are.
     count: AtomicUsize,
+    /// All that were marked and may still be there.
+    marked: Mutex<Vec<Marked>>,
     /// Held while files are taken from there and removed.
     removing: Mutex<()>,
     has_workers: bool,
@@ -58,8 +87,21 @@ impl Leaving {
         Leaving { has_workers, ..Leaving::default() }
     }
 
-    /// Files that were marked. The caller holds no lock.
+    /// Files that were marked.
+    pub(super) fn note(&self, tables: &[Arc<TableFile>], values: &[Arc<ValueFile>]) {
+        if tables.is_empty() && values.is_empty() {
+            return;
+        }
+        let tables = tables.iter().map(|file| Marked::Table(Arc::downgrade(file)));
+        let values = values.iter().map(|file| Marked::Values(Arc::downgrade(file)));
+        let mut marked = self.marked.lock();
+        marked.retain(Marked::is_there);
+        marked.extend(tables.chain(values));
+    }
+
+    /// The same, and holds them. The caller holds no lock.
     pub(super) fn hold(&self, tables: Vec<Arc<TableFile>>, values: Vec<Arc<ValueFile>>) {
+        self.note(&tables, &values);
         if !self.has_workers || (tables.is_empty() && values.is_empty()) {
             return;
         }
@@ -94,6 +136,11 @@ impl Leaving {
         drop(held);
         // Not under the lock of the list: files are removed here.
         drop(gone);
+    }
+
+    /// The database gives up its directory: what readers still have stays there.
+    pub(super) fn keep_rest(&self) {
+        self.marked.lock().drain(..).for_each(|marked| marked.keep());
     }
 
     /// How long a worker with nothing else to do waits; `None`: nothing is held.

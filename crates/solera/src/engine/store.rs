@@ -266,6 +266,7 @@ impl Store {
         let mut state = self.lock();
         state.is_closed = true;
         drop(state.manifest.take());
+        self.leaving.keep_rest();
     }
 
     /// What was set, and the changes that set it.
@@ -551,12 +552,15 @@ impl Store {
             self.catalog.remove(&tree);
             shown(&tree);
             let view = tree.give_up();
-            view.version.tables().for_each(|table| table.file().mark_obsolete());
+            let tables: Vec<_> = view.version.tables().map(|table| table.file().clone()).collect();
+            tables.iter().for_each(|file| file.mark_obsolete());
+            self.leaving.note(&tables, &[]);
             values.extend(view.version.values().iter().map(|(file, _)| file));
             dropped.push((tree, view));
         }
         // The views keep these files until the caller drops them.
-        drop(self.release_values(&state, values.into_iter()));
+        let values = self.release_values(&state, values.into_iter());
+        self.leaving.note(&[], &values);
         Ok(dropped)
     }
 

@@ -106,6 +106,11 @@ impl TableFile {
     pub fn mark_obsolete(&self) {
         self.owned.mark_obsolete();
     }
+
+    /// Has the file stay after all.
+    pub fn keep(&self) {
+        self.owned.keep();
+    }
 }
 
 impl Drop for TableFile {

@@ -116,6 +116,11 @@ impl ValueFile {
         self.owned.mark_obsolete();
     }
 
+    /// Has the file stay after all.
+    pub fn keep(&self) {
+        self.owned.keep();
+    }
+
     #[inline]
     fn opened(&self) -> Result<&Opened> {
         match self.opened.get() {
