@@ -207,6 +207,13 @@ fn an_observation_comes_back_from_its_bytes() {
     newer[8] = 99;
     let error = Observation::decode(Path::new(PATH), &newer).unwrap_err();
     assert!(matches!(error, Error::NewerFormat { found: 99, .. }), "{error}");
+    let mut older = bytes.clone();
+    older[8] = 1;
+    let error = Observation::decode(Path::new(PATH), &older).unwrap_err().to_string();
+    assert!(
+        error.starts_with("/db/OBSERVED: ") && error.contains("look with the release that has"),
+        "{error}"
+    );
 }
 
 proptest! {
@@ -278,9 +285,9 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
     assert_eq!(Db::open(dir.path()).unwrap().get(b"k").unwrap().unwrap(), b"v");
 }
 
-/// Symptom: a watcher saw nothing of a database that was published. Cause: the publisher
-/// of an earlier owner of the directory, which was closed, was dropped, and removed `OBSERVED`, which
-/// the next owner wrote. Cure: `close` ends it, and it removes only what it wrote.
+/// Symptom: a watcher saw nothing of a database that was published. Cause: a publisher of an
+/// earlier owner of the directory, which was closed, was dropped. It removed `OBSERVED`, which the
+/// next owner had written. Cure: `close` ends it, and it removes only what it wrote.
 #[test]
 fn what_the_next_owner_publishes_stays_when_the_publisher_of_a_closed_database_is_dropped() {
     let dir = tempfile::tempdir().unwrap();

@@ -62,6 +62,7 @@ fn to_json(stats: &KeyspaceStats) -> Value {
         "filter_bytes": stats.filter_bytes,
         "memtable_bytes": stats.memtable_bytes,
         "space": stats.space.named().into_iter().collect::<BTreeMap<_, _>>(),
+        "drain_seconds": stats.space.drain_seconds(),
         "sealed_memtables": stats.sealed_memtables,
         "damaged": damaged_json(stats),
         "levels": stats.levels.iter().map(level_json).collect::<Vec<_>>(),
@@ -118,8 +119,10 @@ fn to_text(stats: &KeyspaceStats) -> String {
         let cause = name.trim_end_matches("_bytes").replace('_', " ");
         (bytes > 0).then(|| format!("{} {cause}", units::bytes(bytes)))
     };
-    let [live, causes @ ..] = stats.space.named();
-    let useless: Vec<String> = causes.into_iter().filter_map(useless).collect();
+    let [live, causes @ .., _rate] = stats.space.named();
+    let mut useless: Vec<String> = causes.into_iter().filter_map(useless).collect();
+    let drain = stats.space.drain_seconds().filter(|&seconds| seconds > 0.0);
+    useless.extend(drain.map(|seconds| format!("drained in {}", units::seconds(seconds))));
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(out, "keyspace {}", stats.name.escape_debug());

@@ -36,6 +36,9 @@ fn stats_count_entries_and_bytes_per_key() {
     assert_eq!(of("default")["entries"], 20_000);
     assert!(of("default")["index_bytes"].as_u64().unwrap() > 0);
     assert!(of("default")["filter_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(of("second")["space"]["debt_bytes"], 0);
+    assert_eq!(of("second")["drain_seconds"], 0.0, "nothing is due");
+    assert_eq!(of("default")["space"]["value_garbage_bytes"], 0);
     assert_eq!(solera.run(["stats", "--keyspace", "second"]).ok().matches("entries").count(), 1);
 }
 

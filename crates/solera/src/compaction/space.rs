@@ -10,7 +10,7 @@
 //! `awaited` says which snapshot's release, or which moment, makes more droppable.
 //! What must hold: a plan frees what it was made for, as far as snapshots tell, so plans end.
 //! Callers: `pick`, `manual`, `engine::work` (`awaited`), `control::observe` and `engine::report`
-//! (`space_use`).
+//! (`space_use`). `engine::garbage` adds to it what tables do not tell.
 
 use super::{
     cut::{Cut, Intent},
@@ -30,7 +30,8 @@ use std::sync::Arc;
 /// then at most a quarter larger than what it is good for.
 const USELESS_SHARE: u64 = 5;
 
-/// What the bytes of a tree's tables are, as far as that is known without reading them.
+/// What the bytes of a tree's tables are, as far as that is known without reading them; and what
+/// of its values that are kept apart is dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpaceUse {
@@ -45,28 +46,55 @@ pub struct SpaceUse {
     /// Bytes that deletes, range tombstones and newer versions in other runs may hide, at most, and
     /// parts of files that count no more.
     pub unmerged_bytes: u64,
+    /// Bytes of value files to which no pointer leads, without files that recovery needs. In a file
+    /// that keyspaces share, each has the part that it has of the live values.
+    pub value_garbage_bytes: u64,
     /// Bytes that the compactions that are due now read, about as many as they write.
     pub debt_bytes: u64,
+    /// Bytes that a compaction reads in a second, in the mean of the latest; 0 until one took time
+    /// since the keyspace was opened.
+    pub merged_bytes_per_second: u64,
 }
 
 impl SpaceUse {
+    /// Seconds in which one thread works off the debt at the rate that was measured: 0 if there is
+    /// none, `None` until a compaction was measured.
+    pub fn drain_seconds(&self) -> Option<f64> {
+        match (self.debt_bytes, self.merged_bytes_per_second) {
+            (0, _) => Some(0.0),
+            (_, 0) => None,
+            (debt, rate) => Some(debt as f64 / rate as f64),
+        }
+    }
+
     /// All numbers with their names, the causes first.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
+    pub fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("live_bytes", self.live_bytes),
             ("old_version_bytes", self.old_version_bytes),
             ("tombstone_bytes", self.tombstone_bytes),
             ("expired_bytes", self.expired_bytes),
             ("unmerged_bytes", self.unmerged_bytes),
+            ("value_garbage_bytes", self.value_garbage_bytes),
             ("debt_bytes", self.debt_bytes),
+            ("merged_bytes_per_second", self.merged_bytes_per_second),
         ]
     }
 
     /// Of numbers in the order of [`SpaceUse::named`].
-    pub(crate) fn from_numbers(numbers: [u64; 6]) -> SpaceUse {
-        let [live_bytes, old_version_bytes, tombstone_bytes, expired_bytes, unmerged_bytes, debt_bytes] =
-            numbers;
-        SpaceUse { live_bytes, old_version_bytes, tombstone_bytes, expired_bytes, unmerged_bytes, debt_bytes }
+    pub(crate) fn from_numbers(numbers: [u64; 8]) -> SpaceUse {
+        let mut numbers = numbers.into_iter();
+        let mut next = || numbers.next().unwrap_or(0);
+        SpaceUse {
+            live_bytes: next(),
+            old_version_bytes: next(),
+            tombstone_bytes: next(),
+            expired_bytes: next(),
+            unmerged_bytes: next(),
+            value_garbage_bytes: next(),
+            debt_bytes: next(),
+            merged_bytes_per_second: next(),
+        }
     }
 }
 
@@ -415,7 +443,7 @@ pub fn awaited(picture: &Picture<'_>) -> Awaited {
     awaited
 }
 
-/// What the bytes of a tree are.
+/// What the bytes of a tree's tables are, and what is owed.
 pub fn space_use(picture: &Picture<'_>) -> SpaceUse {
     let mut space = SpaceUse::default();
     let mut all = 0;

@@ -2,8 +2,8 @@
 //! levels, layouts and memory.
 //!
 //! `since` subtracts an earlier observation, so two of them make a window. `Mix` is a workload in
-//! four shares (lookups of absent and present keys, scans, writes). `drain_seconds` predicts how
-//! long the backlog takes. `setting` finds what a knob is set to.
+//! four shares (lookups of absent and present keys, scans, writes). `setting` finds what a knob is
+//! set to.
 //!
 //! What must hold: counts go on from the opening of the database, and only grow. Those of a layout
 //! begin anew if it was gone in between. Sizes and settings are those of the moment. Every unit is
@@ -140,7 +140,8 @@ pub struct KeyspaceObservation {
     pub sealed_memtables: u64,
     /// Compactions and entries from outside that are under way.
     pub running_plans: u64,
-    /// What the bytes of its tables are, by cause, and what compaction owes.
+    /// What the bytes of its tables are, by cause, what compaction owes and how fast it goes; and
+    /// what is dead of values kept apart, as far as their files were looked at.
     pub space: SpaceUse,
     /// When level 0 is due, and what reads have paid for its merge.
     pub level0: Level0Observation,
@@ -161,14 +162,6 @@ impl KeyspaceObservation {
             scans,
             entries_written,
         }
-    }
-
-    /// Seconds in which what compaction owes is worked off at the rate of all `window_us`
-    /// microseconds since the database was opened, in which it may also have rested; `None` if
-    /// nothing was compacted.
-    pub fn drain_seconds(&self, window_us: u64) -> Option<f64> {
-        let written = self.counters.bytes_written_compaction;
-        (written > 0).then(|| self.space.debt_bytes as f64 / written as f64 * window_us as f64 / 1e6)
     }
 
     /// Entries in tables and memtables, versions and tombstones included.

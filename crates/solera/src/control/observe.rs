@@ -19,11 +19,12 @@ use super::{
 };
 use crate::{
     compaction::{Picture, SpaceUse, space_use},
-    engine::{Core, filter_bits_per_key},
+    engine::{Core, Garbage, filter_bits_per_key},
     pool::{BLOCKS, CHUNKS},
     stats::{LEVELS_COUNTED, LayoutCounters},
     table::LayoutTag,
     tree::{Tree, View},
+    values::ValueFile,
 };
 
 pub(super) fn observe(core: &Core) -> Observation {
@@ -36,11 +37,12 @@ pub(super) fn observe(core: &Core) -> Observation {
         lent_bytes: core.memory.lent_bytes(),
         ..MemoryUse::default()
     };
+    let garbage = Garbage::new(&core.store, &trees, ValueFile::known_space);
     let mut keyspaces = Vec::with_capacity(trees.len());
     for tree in &trees {
         let view = tree.view_owned();
         add_memory(&mut memory, &view);
-        keyspaces.push(observe_keyspace(core, tree, &view));
+        keyspaces.push(observe_keyspace(core, tree, &view, &garbage));
     }
     let settings = ranges::ranges(core).ranges.into_iter().map(|range| Setting {
         knob: range.knob.name.into(),
@@ -104,7 +106,7 @@ impl Decided {
     }
 }
 
-fn observe_keyspace(core: &Core, tree: &Tree, view: &View) -> KeyspaceObservation {
+fn observe_keyspace(core: &Core, tree: &Tree, view: &View, garbage: &Garbage) -> KeyspaceObservation {
     let stats = &tree.context.stats;
     // A keyspace that is being dropped has nothing decided for it.
     let decided = core.work.show(tree, view, &core.horizon(), Decided::new).unwrap_or_default();
@@ -117,7 +119,7 @@ fn observe_keyspace(core: &Core, tree: &Tree, view: &View) -> KeyspaceObservatio
         memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
         sealed_memtables: view.sealed.len() as u64,
         running_plans: decided.running_plans,
-        space: decided.space,
+        space: garbage.space(tree, &view.version, Some(decided.space)),
         level0: decided.level0,
         levels: observe_levels(tree, view, &decided.run_limits),
         layouts: observe_layouts(tree, view),

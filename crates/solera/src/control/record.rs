@@ -36,7 +36,8 @@ use std::path::Path;
 /// setting    = knob:text (0 | 1 keyspace:text) level+1 value:text is_set:u8
 /// keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed
 ///              running_plans space level0 levels layouts
-/// space      = live old_versions tombstones expired unmerged debt           bytes
+/// space      = live old_versions tombstones expired unmerged value_garbage debt  bytes
+///              merged                                             bytes per second
 /// level0     = waits:u8 due_runs rent_ns price_ns
 /// level      = level runs tables entries bytes capacity_bytes run_limit run_limit_wanted
 ///              filter_bits_per_key:f64 counts counts
@@ -47,7 +48,7 @@ use std::path::Path;
 /// memory and lists are their number and then each. The checksum is CRC-32C of the payload. Counts
 /// are in the order of their lists in `stats`; a release that changes a list writes another
 /// version.
-pub const OBSERVATION_VERSION: u32 = 1;
+pub const OBSERVATION_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 16;
 /// Most numbers in one list of counts that are looked at.
 const COUNTS_MAX: u64 = 1024;
@@ -68,8 +69,8 @@ impl Observation {
     /// named.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`], [`Error::OlderFormat`], and [`Error::Corrupt`] for anything else
-    /// than an observation.
+    /// [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Invalid`] for a version of an older
+    /// release, and [`Error::Corrupt`] for anything else than an observation.
     pub fn decode(path: &Path, bytes: &[u8]) -> Result<Observation> {
         let Some((header, payload)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
@@ -85,6 +86,14 @@ impl Observation {
         if number(8) > OBSERVATION_VERSION {
             let (file, found) = (path.into(), number(8));
             return Err(Error::NewerFormat { file, found, supported: OBSERVATION_VERSION });
+        }
+        if number(8) < OBSERVATION_VERSION {
+            return Err(Error::Invalid(format!(
+                "{}: an observation of version {}, and this release reads version {OBSERVATION_VERSION}; look with the \
+                 release that has the database open, or open it with this one",
+                path.display(),
+                number(8)
+            )));
         }
         if number(12) != crc32c::crc32c(payload) {
             return Err(Error::corrupt(path, HEADER_BYTES as u64, "the observation fails its checksum"));
@@ -226,7 +235,7 @@ impl KeyspaceObservation {
 }
 
 fn space(from: &mut Decoder<'_>) -> Result<SpaceUse, DecodeError> {
-    let mut numbers = [0; 6];
+    let mut numbers = [0; 8];
     for number in &mut numbers {
         *number = from.varint("bytes by cause")?;
     }

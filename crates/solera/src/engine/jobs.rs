@@ -51,6 +51,7 @@ impl Core {
             if plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
+            let begun_ns = self.clock().monotonic_ns();
             let outputs = compaction::run(plan, &job)?;
             parts.install(tree, &outputs, Vec::new(), |version| TreeEdit {
                 values: outputs.values.clone(),
@@ -59,6 +60,11 @@ impl Core {
             warming::merged(tree, plan, &outputs, &self.memory.cache);
             tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
             tree.context.stats.add_rarely(Counter::Compactions, 1);
+            // One that moves values takes its time for these.
+            if plan.reason != Reason::Reclaim {
+                let took_ns = self.clock().monotonic_ns().saturating_sub(begun_ns);
+                tree.context.stats.pace().merged(plan.work_bytes(), took_ns);
+            }
             plan.count(&outputs.tables, &tree.context.stats);
             Ok(outputs)
         })

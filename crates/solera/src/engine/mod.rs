@@ -51,6 +51,7 @@ mod jobs;
 mod workers;
 mod ingest;
 mod checkpoint;
+mod garbage;
 pub(crate) mod report;
 mod open;
 mod handle;
@@ -64,6 +65,7 @@ pub use options::{Durability, KeyspaceOptions, MEMORY_BYTES_DEFAULT, MEMORY_BYTE
 pub use report::{DamagedTable, KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
 
 pub(crate) use self::core::{Core, check_sizes};
+pub(crate) use garbage::Garbage;
 pub(crate) use handle::Handle;
 pub(crate) use keyspace_record::recorded_settings;
 pub(crate) use report::filter_bits_per_key;

@@ -11,7 +11,7 @@
 //! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`. `solera-cli`,
 //! `solera-sim`, `solera-bench` and `solera-bench-peers` read the numbers.
 
-use super::{catalog::Catalog, memory::Memory, store::Store, work::Work};
+use super::{catalog::Catalog, garbage::Garbage, memory::Memory, store::Store, work::Work};
 use crate::{
     compaction::{self, SpaceUse},
     error::{Error, Result},
@@ -112,8 +112,8 @@ pub struct KeyspaceStats {
     /// Tables and value files that do not open or lack their end, and tables that compactions found
     /// damaged since it was opened. [`Db::verify`](crate::Db::verify) finds all damage.
     pub damaged: Vec<DamagedTable>,
-    /// What the bytes of its tables are, by cause, and what compaction owes; values kept apart not
-    /// counted.
+    /// What the bytes of its tables are, by cause, what compaction owes and how fast it goes; and
+    /// what is dead of values kept apart.
     pub space: SpaceUse,
     /// What it has done since it was opened.
     pub counters: Counters,
@@ -202,9 +202,29 @@ pub(crate) fn filter_bits_per_key(level: &Level) -> f64 {
     if entries == 0.0 { 0.0 } else { bits / entries }
 }
 
+/// What of the value files that `trees` point to is dead.
+fn garbage(store: &Store, trees: &[Arc<Tree>]) -> Garbage {
+    Garbage::new(store, trees, |file| file.space().ok())
+}
+
 /// What `tree` holds and has done.
 pub(crate) fn keyspace(tree: &Tree, store: &Store, memory: &Memory, work: &Work) -> KeyspaceStats {
+    let garbage = match tree.view().version.values().is_empty() {
+        true => Garbage::default(),
+        false => garbage(store, &store.catalog.trees()),
+    };
+    keyspace_with(tree, store, memory, work, &garbage)
+}
+
+fn keyspace_with(
+    tree: &Tree,
+    store: &Store,
+    memory: &Memory,
+    work: &Work,
+    garbage: &Garbage,
+) -> KeyspaceStats {
     let view = tree.view_owned();
+    let of_tables = work.show(tree, &view, &store.horizon(), compaction::space_use);
     let mut report = KeyspaceStats {
         name: tree.name.clone(),
         index: view.settings.layout.index.to_string(),
@@ -213,7 +233,7 @@ pub(crate) fn keyspace(tree: &Tree, store: &Store, memory: &Memory, work: &Work)
         memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
         sealed_memtables: view.sealed.len() as u64,
         damaged: work.damaged(tree).into_iter().filter_map(damaged_table).collect(),
-        space: work.show(tree, &view, &store.horizon(), compaction::space_use).unwrap_or_default(),
+        space: garbage.space(tree, &view.version, of_tables),
         counters: tree.context.stats.snapshot(),
         ..KeyspaceStats::default()
     };
@@ -281,8 +301,10 @@ pub(crate) fn database(
     leaving: u64,
 ) -> Stats {
     let trees = store.catalog.trees();
+    let garbage = garbage(store, &trees);
+    let of = |tree: &Arc<Tree>| keyspace_with(tree, store, memory, work, &garbage);
     Stats {
-        keyspaces: trees.iter().map(|tree| keyspace(tree, store, memory, work)).collect(),
+        keyspaces: trees.iter().map(of).collect(),
         last_seqno: store.snapshots.visible(),
         snapshots: store.snapshots.count(),
         memory_bytes: memory.budget.bytes,

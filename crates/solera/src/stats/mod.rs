@@ -18,6 +18,7 @@ mod histogram;
 mod latencies;
 mod layouts;
 mod made_once;
+mod pace;
 mod shard_numbers;
 
 pub use counts::{
@@ -34,6 +35,7 @@ use histogram::Recorder;
 use latencies::{LATENCIES, SAMPLED};
 use layouts::Layouts;
 use made_once::MadeOnce;
+use pace::Pace;
 use shard_numbers::OWNED_SHARDS;
 use std::{
     array,
@@ -130,6 +132,7 @@ pub struct Stats {
     merges: [MadeOnce<OfMerges>; LEVELS_COUNTED / MERGES_MADE],
     layouts: Layouts,
     stall_us_max: AtomicU64,
+    pace: Pace,
 }
 
 impl Default for Stats {
@@ -150,6 +153,7 @@ impl Stats {
             merges: Default::default(),
             layouts: Layouts::default(),
             stall_us_max: AtomicU64::new(0),
+            pace: Pace::default(),
         }
     }
 
@@ -220,6 +224,11 @@ impl Stats {
         let level = counted(level);
         let merges = self.merges[level / MERGES_MADE].get_or_make();
         merges[level % MERGES_MADE][counter as usize].fetch_add(n, Relaxed);
+    }
+
+    /// How fast its merges go.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Counts a write that waited `us` microseconds for background work.

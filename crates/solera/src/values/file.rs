@@ -176,6 +176,13 @@ impl ValueFile {
         Ok(*self.space.get_or_init(|| space))
     }
 
+    /// What [`ValueFile::space`] says, if that is known without opening or reading the file.
+    pub fn known_space(&self) -> Option<u64> {
+        let is_log = self.kind.magic != SORTED.magic;
+        let of_log = || self.opened.get().filter(|_| is_log)?.file.len().ok();
+        self.space.get().copied().or_else(of_log)
+    }
+
     /// The value that `pointer` leads to, which belongs to `key`: one read of exactly its record.
     ///
     /// # Errors

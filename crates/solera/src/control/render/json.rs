@@ -85,6 +85,7 @@ fn keyspace(json: &mut Json, keyspace: &KeyspaceObservation) {
     json.number("sealed_memtables", keyspace.sealed_memtables);
     json.number("running_plans", keyspace.running_plans);
     json.named("space", keyspace.space.named());
+    json.maybe_real("drain_seconds", keyspace.space.drain_seconds());
     json.field("level0");
     json.object(|json| {
         json.boolean("waits", keyspace.level0.waits);
@@ -206,6 +207,10 @@ impl Json {
             true => self.put(number),
             false => self.text.push_str("null"),
         }
+    }
+
+    fn maybe_real(&mut self, name: &str, number: Option<f64>) {
+        self.real(name, number.unwrap_or(f64::NAN));
     }
 
     fn optional(&mut self, name: &str, number: Option<impl Into<u64>>) {

@@ -160,6 +160,9 @@ impl Families {
         for (name, bytes) in keyspace.space.named() {
             self.gauge(&format!("solera_space_{name}"), &labels, bytes as f64);
         }
+        if let Some(seconds) = keyspace.space.drain_seconds() {
+            self.gauge("solera_drain_seconds", &labels, seconds);
+        }
         keyspace.levels.iter().for_each(|level| self.level(&keyspace.name, level));
         keyspace.layouts.iter().for_each(|layout| self.layout(&keyspace.name, layout));
     }

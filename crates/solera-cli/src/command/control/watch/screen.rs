@@ -139,6 +139,18 @@ fn draw_keyspace(out: &mut String, keyspace: &KeyspaceObservation, seconds: f64)
         units::count(counters.flushes),
         units::count(counters.compactions)
     );
+    let space = &keyspace.space;
+    let drain = match space.drain_seconds() {
+        Some(0.0) => "nothing is due".to_owned(),
+        Some(seconds) => format!("drained in {}", units::seconds(seconds)),
+        None => "no compaction was timed yet".to_owned(),
+    };
+    let _ = writeln!(
+        out,
+        "  debt     {}, {drain}   values apart: {} dead",
+        units::bytes(space.debt_bytes),
+        units::bytes(space.value_garbage_bytes)
+    );
     if !keyspace.levels.is_empty() {
         let _ = writeln!(
             out,
@@ -268,6 +280,8 @@ mod tests {
         assert!(line("writes").contains(" timed)"), "{text}");
         assert!(line("L0").contains("1 of "), "{text}");
         assert!(line("learned").contains("1 table, 3,000 entries"), "{text}");
+        assert!(line("debt").contains("0 B, nothing is due"), "{text}");
+        assert!(line("debt").ends_with("values apart: 0 B dead"), "{text}");
         assert!(line("knobs").contains("size_ratio 10"), "{text}");
         assert!(line("memory").contains("268.4 MB: memtables "), "{text}");
         assert!(!text.contains('\x1b'));
