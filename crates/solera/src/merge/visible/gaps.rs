@@ -4,7 +4,8 @@
 //! Deletes say of one key each that it is gone. So each pop of a queue would pass all that was ever
 //! popped. `learn` adds a gap and joins neighbours; `end_into`, `start_into` and `last_into` give
 //! the end to seek to, `unwritten_in` what needs no validation. `wrote` and `wrote_in` take keys
-//! out. A `Room` bounds what the gaps of all trees take.
+//! out. A large gap that grows keeps what it was before, for readers of then: its selves. A `Room`
+//! bounds what the gaps of all trees take.
 //! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
 //! its gap before the entry is visible. A walk that learns and a writer each do their part, then a
 //! fence, then look for the other's.
@@ -41,6 +42,13 @@ const UNWRITTEN_MIN: u64 = 16;
 const PASSED_MIN: u64 = 4;
 /// So many gaps that lie side by side are crossed at once.
 const CROSSED_MAX: usize = 4;
+/// What a gap was is kept if walks passed so many keys to find it.
+const SELF_PASSED_MIN: u64 = 64;
+/// Most earlier selves of a gap, and most bytes that they take.
+const SELVES_MAX: usize = 64;
+const SELVES_BYTES_MAX: usize = 16 << 10;
+/// Selves are kept anew while the gaps of all trees take one part in so many of what they may.
+const ROOM_PARTS_FOR_SELVES: usize = 2;
 
 /// What the gaps of all trees of a database take, and may take.
 #[derive(Debug)]
@@ -103,6 +111,9 @@ struct Gap {
     passed: u64,
     /// Behind `end` there is no pair either.
     is_last: bool,
+    /// What it was before, for snapshots from an earlier one, the oldest first. Each lies in the
+    /// next one. Only a gap of now has any, and they have none.
+    selves: Vec<Gap>,
 }
 
 impl Gap {
@@ -110,8 +121,63 @@ impl Gap {
         (self.from..=self.upto).contains(&eye.snapshot) && self.now_ms <= eye.now_ms
     }
 
+    /// The gap, or what it was last that is for this eye.
+    #[inline]
+    fn as_of(&self, eye: Eye) -> Option<&Gap> {
+        if self.is_for(eye) {
+            return Some(self);
+        }
+        let are_before = self.selves.partition_point(|gap| gap.from <= eye.snapshot);
+        self.selves[..are_before].iter().rev().find(|gap| gap.is_for(eye))
+    }
+
     fn bytes(&self) -> usize {
-        self.start.len() + self.end.len() + GAP_BYTES
+        self.start.len() + self.end.len() + GAP_BYTES + self.selves_bytes()
+    }
+
+    fn selves_bytes(&self) -> usize {
+        self.selves.iter().map(Gap::bytes).sum()
+    }
+
+    /// A pair may lie behind it.
+    fn is_not_last(&mut self) {
+        self.is_last = false;
+        self.selves.iter_mut().for_each(|gap| gap.is_last = false);
+    }
+
+    /// `other` is about to be joined. What it was is kept, and what it is, if `keeps`; unless there
+    /// is more of this gap's own.
+    fn succeed(&mut self, other: &mut Gap, keeps: bool) {
+        let mut selves = std::mem::take(&mut other.selves);
+        let is_worth_it = other.passed >= SELF_PASSED_MIN && other.bytes() <= SELVES_BYTES_MAX;
+        if keeps && other.from < self.from && is_worth_it {
+            let Gap { from, upto, now_ms, passed, is_last, .. } = *other;
+            let (start, end) = (other.start.clone(), other.end.clone());
+            selves.push(Gap { start, end, from, upto, now_ms, passed, is_last, selves: Vec::new() });
+        }
+        let passed = |selves: &[Gap]| selves.last().map_or(0, |gap| gap.passed);
+        if passed(&selves) > passed(&self.selves) {
+            self.selves = selves;
+        }
+    }
+
+    /// Forgets selves that others nearly are. Of any three in a row the middle one goes if the
+    /// oldest is at most twice as long ago as the newest, and at least half as much. So a reader
+    /// finds one that is at most twice as old as it, and at least half of what it could cross.
+    fn thin_selves(&mut self) {
+        let age = |gap: &Gap| self.from - gap.from;
+        let mut at = self.selves.len().saturating_sub(1);
+        while at >= 2 {
+            let (older, newer) = (&self.selves[at - 2], &self.selves[at]);
+            if age(older) <= 2 * age(newer) && newer.passed <= 2 * older.passed {
+                self.selves.remove(at - 1);
+            }
+            at -= 1;
+        }
+        let mut bytes = self.selves_bytes();
+        while self.selves.len() > SELVES_MAX || bytes > SELVES_BYTES_MAX {
+            bytes -= self.selves.remove(0).bytes();
+        }
     }
 
     /// Whether the two overlap or adjoin and have a moment in common that `snapshot` is.
@@ -157,35 +223,37 @@ impl Lists {
 
     /// The gap that holds `key`, for this eye.
     fn over(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
+        let holds = |gap: &&Gap| !is_before(key, &gap.start) && is_before(key, &gap.end);
+        let now = self.at(key).and_then(|at| self.now[at].as_of(eye)).filter(holds);
         // Numbers first: gaps of the past are for few.
-        let holds = |gap: &&Gap| gap.is_for(eye) && !is_before(key, &gap.start) && is_before(key, &gap.end);
-        let now = self.at(key).map(|at| &self.now[at]).filter(holds);
-        now.or_else(|| self.past.iter().find(holds))
+        now.or_else(|| self.past.iter().filter(|gap| gap.is_for(eye)).find(holds))
     }
 
     /// The gap that holds the keys right before `key`, for this eye.
     fn before(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
-        let holds = |gap: &&Gap| gap.is_for(eye) && is_before(&gap.start, key) && !is_before(&gap.end, key);
+        let holds = |gap: &&Gap| is_before(&gap.start, key) && !is_before(&gap.end, key);
         let at = self.now.partition_point(|gap| is_before(&gap.start, key)).checked_sub(1);
-        at.map(|at| &self.now[at]).filter(holds).or_else(|| self.past.iter().find(holds))
+        let now = at.and_then(|at| self.now[at].as_of(eye)).filter(holds);
+        now.or_else(|| self.past.iter().filter(|gap| gap.is_for(eye)).find(holds))
     }
 
     /// The gap behind which there is no pair, for this eye.
     fn last(&self, eye: Eye) -> Option<&Gap> {
-        let holds = |gap: &&Gap| gap.is_last && gap.is_for(eye);
-        self.now.last().filter(holds).or_else(|| self.past.iter().find(holds))
+        let now = self.now.last().and_then(|gap| gap.as_of(eye)).filter(|gap| gap.is_last);
+        now.or_else(|| self.past.iter().find(|gap| gap.is_last && gap.is_for(eye)))
     }
 
     /// The first gap of now that ends behind `key` and is for this eye.
     fn next(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
         let ends_before = |gap: &Gap| !is_before(key, &gap.end) && !gap.is_last;
         let next = self.now.partition_point(ends_before);
-        let mut near = self.now[next..].iter().take(LOOKED_AT_MAX);
-        near.find(|gap| gap.is_for(eye) && (gap.passed >= UNWRITTEN_MIN || gap.is_last))
+        let mut near = self.now[next..].iter().take(LOOKED_AT_MAX).filter_map(|gap| gap.as_of(eye));
+        near.find(|gap| gap.is_last || gap.passed >= UNWRITTEN_MIN && is_before(key, &gap.end))
     }
 
-    /// Takes in a gap that was found as of `snapshot`.
-    fn add(&mut self, mut gap: Gap, snapshot: Seqno) {
+    /// Takes in a gap that was found as of `snapshot`. If it `keeps` selves, what it joins stays
+    /// for earlier readers.
+    fn add(&mut self, mut gap: Gap, snapshot: Seqno, keeps: bool) {
         self.is_used = true;
         if gap.upto == Seqno::MAX {
             // One that is for later moments is worth more, and so is what that one adjoins: what
@@ -211,12 +279,15 @@ impl Lists {
                 continue;
             }
             self.bytes -= other.bytes();
-            gap.join(std::mem::take(other));
+            let mut other = std::mem::take(other);
+            gap.succeed(&mut other, keeps && is_now);
+            gap.join(other);
             match place {
                 None => (place, at) = (Some(at), at + 1),
                 Some(_) => drop(list.remove(at)),
             }
         }
+        gap.thin_selves();
         self.bytes += gap.bytes();
         let at = match place {
             Some(at) => {
@@ -232,7 +303,7 @@ impl Lists {
         // Where another gap lies behind one, that one is not the last.
         let behind = if at + 1 < list.len() { Some(at) } else { at.checked_sub(1) };
         if let Some(at) = behind.filter(|_| is_now) {
-            list[at].is_last = false;
+            list[at].is_not_last();
         }
         if !is_now {
             // Joined, it may begin before others.
@@ -246,11 +317,22 @@ impl Lists {
         let is_over = |lists: &Self| {
             lists.bytes > TREE_BYTES_LEAST && elsewhere.saturating_add(lists.bytes) > bytes_max
         };
+        if is_over(self) {
+            self.forget_selves();
+        }
         while self.past.len() > PAST_MAX || !self.past.is_empty() && is_over(self) {
             Self::remove_least(&mut self.past, &mut self.bytes);
         }
         while self.now.len() > GAPS_MAX || !self.now.is_empty() && is_over(self) {
             Self::remove_least(&mut self.now, &mut self.bytes);
+        }
+    }
+
+    /// Forgets what gaps were before.
+    fn forget_selves(&mut self) {
+        for gap in self.now.iter_mut().filter(|gap| !gap.selves.is_empty()) {
+            self.bytes -= gap.selves_bytes();
+            gap.selves = Vec::new();
         }
     }
 
@@ -272,11 +354,13 @@ impl Lists {
     /// Takes `key` out.
     fn cut(&mut self, key: &[u8]) {
         if let Some(last) = self.now.last_mut().filter(|last| &last.end[..] <= key) {
-            last.is_last = false;
+            last.is_not_last();
         }
         let Some(at) = self.at(key).filter(|&at| key < &self.now[at].end[..]) else { return };
-        let gap = std::mem::take(&mut self.now[at]);
+        let mut gap = std::mem::take(&mut self.now[at]);
         self.bytes -= gap.bytes();
+        // Earlier readers learn anew.
+        gap.selves = Vec::new();
         let above: Box<[u8]> = [key, &[0]].concat().into();
         // At an end, nearly all of it is left.
         let is_inside = *gap.start < *key && above < gap.end;
@@ -431,8 +515,10 @@ impl Gaps {
             now_ms: eye.now_ms,
             passed,
             is_last,
+            selves: Vec::new(),
         };
-        self.change(&mut lists, |lists| lists.add(gap, eye.snapshot));
+        let keeps = self.room.bytes() < self.room.bytes_max() / ROOM_PARTS_FOR_SELVES;
+        self.change(&mut lists, |lists| lists.add(gap, eye.snapshot, keeps));
     }
 
     /// Entries with these keys, not deletes, were inserted and are about to be visible.
@@ -513,6 +599,86 @@ mod tests {
         assert_eq!(start(&gaps, &[200], last), Some(vec![0]));
         assert_eq!(gaps.lists.lock().now.len(), 1);
         assert_eq!(end(&gaps, &[3], NOW), None);
+    }
+
+    /// A gap that grew from 1 to 20,000 is for readers of any moment, as it was a little before.
+    #[test]
+    fn an_earlier_reader_crosses_at_least_half_of_what_it_could_and_what_a_little_earlier_one_could() {
+        const GROWN: u32 = 20_000;
+        let gaps = Gaps::default();
+        let eye = |n: u32| Eye { snapshot: u64::from(n), ..NOW };
+        let learn =
+            |n: u32| gaps.learn((&n.to_be_bytes(), &(n + 1).to_be_bytes()), false, eye(n), 1, || None);
+        for n in 0..GROWN {
+            learn(n);
+            if n % 1000 != 999 {
+                continue;
+            }
+            for age in (1..n).step_by(37) {
+                let could = n - age + 1;
+                let crossed = end(&gaps, &0u32.to_be_bytes(), eye(n - age))
+                    .map_or(0, |end| u32::from_be_bytes(end.try_into().unwrap()));
+                assert!(crossed <= could, "{crossed} as of {could} of {n}");
+                let least = (could / 2).max(could.saturating_sub(age + 1));
+                assert!(
+                    crossed >= least || could <= SELF_PASSED_MIN as u32,
+                    "{crossed} as of {could} of {n}"
+                );
+            }
+        }
+        let lists = gaps.lists.lock();
+        assert!(lists.now.len() == 1 && lists.now[0].selves.len() <= 40, "{}", lists.now[0].selves.len());
+        assert_eq!((lists.bytes, gaps.room.bytes()), (lists.now[0].bytes(), lists.now[0].bytes()));
+        drop(lists);
+        // From both sides, and as what is written goes.
+        assert_eq!(start(&gaps, &100u32.to_be_bytes(), eye(200)), Some(0u32.to_be_bytes().into()));
+        gaps.wrote([&50u32.to_be_bytes()[..]].into_iter());
+        assert_eq!(end(&gaps, &0u32.to_be_bytes(), eye(GROWN / 2)), None);
+        assert_eq!(end(&gaps, &0u32.to_be_bytes(), eye(GROWN)), Some(50u32.to_be_bytes().into()));
+        let lists = gaps.lists.lock();
+        assert_eq!(lists.bytes, lists.now.iter().map(Gap::bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn earlier_selves_take_no_room_from_gaps_and_those_of_long_keys_are_few() {
+        let room = Arc::new(Room::default());
+        room.set_bytes_max(8 << 10);
+        let gaps = Gaps::counted(room.clone());
+        let learn = |start: u32, len: usize, n: u32| {
+            let bound = |n: u32| [&start.to_be_bytes()[..], &vec![7; len], &n.to_be_bytes()].concat();
+            let eye = Eye { snapshot: 100 + u64::from(n), ..NOW };
+            gaps.learn((&bound(n), &bound(n + 1)), false, eye, 40, || None);
+        };
+        for gap in 0..20 {
+            (0..100).for_each(|n| learn(gap, 0, n));
+        }
+        let lists = gaps.lists.lock();
+        assert_eq!(lists.now.len(), 20, "no gap goes for what another was");
+        assert!(lists.bytes <= 8 << 10);
+        drop(lists);
+        room.set_bytes_max(ROOM_BYTES);
+        (0..100).for_each(|n| learn(100, 3000, n));
+        let lists = gaps.lists.lock();
+        let of_long = lists.now.last().unwrap();
+        assert!((1..=2).contains(&of_long.selves.len()), "{}", of_long.selves.len());
+    }
+
+    /// What an earlier self says of what lies behind it ends with it.
+    #[test]
+    fn an_earlier_self_is_the_last_until_a_key_is_put_behind_it() {
+        let last = |gaps: &Gaps, eye| {
+            let mut start = Vec::new();
+            gaps.last_into(eye, &mut start).then_some(start)
+        };
+        for key in [&b"z"[..], b"e"] {
+            let gaps = Gaps::default();
+            gaps.learn((b"d", b"f"), true, NOW, 100, || None);
+            gaps.learn((b"b", b"d"), false, Eye { snapshot: 110, ..NOW }, 100, || None);
+            assert_eq!(last(&gaps, Eye { snapshot: 110, ..NOW }).as_deref(), Some(&b"b"[..]));
+            assert_eq!(last(&gaps, NOW).as_deref(), Some(&b"d"[..]));
+            gaps.wrote([key].into_iter());
+            assert_eq!(last(&gaps, NOW), None);
+        }
     }
 
     #[test]
