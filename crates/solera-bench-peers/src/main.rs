@@ -11,6 +11,20 @@
 //! database that it leaves. `instructions` takes them as asked: each of its processes loads for
 //! itself.
 
+// Which files of its user a program may write over is the command's rule, and a command is no
+// library. Its rules for clocks and files do not hold here.
+#[path = "../../solera-cli/src/failure.rs"]
+#[expect(dead_code, reason = "of the command's own file only what refuses is used")]
+mod failure;
+#[path = "../../solera-cli/src/given.rs"]
+#[expect(dead_code, reason = "as above")]
+#[allow(unfulfilled_lint_expectations)]
+mod given;
+#[path = "../../solera-cli/src/own.rs"]
+#[expect(dead_code, reason = "as above")]
+#[allow(unfulfilled_lint_expectations)]
+mod own;
+
 mod aim;
 mod child;
 mod column;
@@ -22,12 +36,14 @@ mod phase;
 mod pieces;
 mod process;
 mod report;
+mod results;
 mod source;
 mod updates;
 
 use clap::{Parser, Subcommand};
 use compare::{Memory, Results, SetResults};
 use phase::Phase;
+use results::{Kind, PROGRAM, scratch};
 use source::Source;
 use std::{
     path::{Path, PathBuf},
@@ -176,7 +192,7 @@ struct Compare {
     /// Where the databases are made [default: the system's directory for temporary files]
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the results are written
+    /// Where the results are written; an older file is replaced if this program made it
     #[arg(long, default_value = "peers.json")]
     json: PathBuf,
 }
@@ -275,6 +291,7 @@ fn clients(text: &str) -> Result<usize, String> {
 }
 
 fn run(compare: Compare) -> engine::Result<()> {
+    results::check(&compare.json, Kind::Json)?;
     let directory = scratch(compare.dir.as_ref())?;
     let phases = if compare.phases.is_empty() { Phase::all().to_vec() } else { sorted(compare.phases) };
     let memory = match (compare.memory_mib, compare.memory_part) {
@@ -305,6 +322,7 @@ fn run(compare: Compare) -> engine::Result<()> {
 }
 
 fn update(asked: Updates) -> engine::Result<()> {
+    results::check(&asked.out, Kind::Updates)?;
     let directory = scratch(asked.dir.as_ref())?;
     let updates = updates::Updates {
         engines: asked.engines,
@@ -334,12 +352,13 @@ fn run_pieces(measure: &Measure) -> engine::Result<()> {
         [] => pieces::PIECES.iter().collect(),
         names => names.iter().map(|name| pieces::Piece::named(name)).collect::<Result<_, _>>()?,
     };
-    std::fs::create_dir_all(&measure.into)?;
+    results::directory(&measure.into, "--into")?;
+    let file = |piece: &pieces::Piece| measure.into.join(piece.name).with_extension("json");
+    pieces.iter().try_for_each(|piece| results::check(&file(piece), Kind::Json))?;
     for piece in pieces {
         let directory = scratch(measure.dir.as_ref())?;
         let comparison = piece.comparison(&effort, directory.path().to_owned(), command())?;
-        let file = measure.into.join(piece.name).with_extension("json");
-        compare::run(&comparison, &|results| write(results, &file))?;
+        compare::run(&comparison, &|results| write(results, &file(piece)))?;
     }
     let files = std::fs::read_dir(&measure.into)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
@@ -349,20 +368,13 @@ fn run_pieces(measure: &Measure) -> engine::Result<()> {
     Ok(())
 }
 
-/// A directory of its own, which goes with what lies in it.
-fn scratch(dir: Option<&PathBuf>) -> std::io::Result<tempfile::TempDir> {
-    tempfile::Builder::new()
-        .prefix("solera-peers-")
-        .tempdir_in(dir.cloned().unwrap_or_else(std::env::temp_dir))
-}
-
 /// What the user wrote.
 fn command() -> String {
-    format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" "))
+    format!("{PROGRAM}{}", std::env::args().skip(1).collect::<Vec<_>>().join(" "))
 }
 
 fn write(results: &Results, file: &Path) -> engine::Result<()> {
-    Ok(std::fs::write(file, serde_json::to_string_pretty(results)?)?)
+    results::write(file, Kind::Json, &serde_json::to_string_pretty(results)?)
 }
 
 fn read_all(files: &[PathBuf]) -> engine::Result<Vec<Results>> {
@@ -376,6 +388,7 @@ fn count(
     operations: usize,
     json: &Path,
 ) -> engine::Result<()> {
+    results::check(json, Kind::Json)?;
     let directory = scratch(None)?;
     let entries = data.entries(DEFAULT_ENTRIES);
     let memory_bytes = Memory::Whole.bytes(data, entries);
@@ -420,18 +433,15 @@ fn sorted(mut phases: Vec<Phase>) -> Vec<Phase> {
 }
 
 fn write_report(results: &[PathBuf], out: &Path) -> engine::Result<()> {
-    let results = read_all(results)?;
-    if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
+    let runs = read_all(results)?;
     let pictures = out.with_extension("");
-    std::fs::create_dir_all(&pictures)?;
+    // The directory of the page with it.
+    results::directory(&pictures, "--out without .md")?;
     let name = pictures.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    std::fs::write(out, report::markdown(&results, Some(&name)))?;
-    for (picture, svg) in report::pictures(&results) {
-        std::fs::write(pictures.join(picture), svg)?;
-    }
-    Ok(())
+    results::write(out, Kind::Page, &report::markdown(&runs, Some(&name)))?;
+    report::pictures(&runs)
+        .iter()
+        .try_for_each(|(picture, svg)| results::write(&pictures.join(picture), Kind::Picture, svg))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::{
     compare::{Results, SetResults},
     engines,
     phase::Phase,
+    results::PAGE_TITLE,
 };
 use solera_bench::{
     paper::document::wrapped,
@@ -98,8 +99,8 @@ fn shown(quantity: Quantity, value: f64) -> String {
 /// The results of one run or several as Markdown, whose pictures lie in `pictures`; with none, it
 /// names none.
 pub fn markdown(runs: &[Results], pictures: Option<&str>) -> String {
-    let mut out = String::from(
-        "# Solera beside its peers\n\nA ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
+    let mut out = format!(
+        "# {PAGE_TITLE}\n\nA ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n"
     );
     let _ = write!(out, "\n## Aims\n\n{}\n\n{}", aim::ABOUT, aim::table(runs));
     if let (Some(pictures), false) = (pictures, sizes(runs).is_empty()) {

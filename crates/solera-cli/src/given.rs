@@ -8,7 +8,7 @@
 //!
 //! Callers: `trace`, `tune`, `control watch` and `cost`, which read a file other than a database's;
 //! `bench` and what is below it, which make files of their own; `del` and `compact`, which change a
-//! range of keys; `report` and `own`.
+//! range of keys; `report` and `own`. `solera-bench-peers` compiles this file, too.
 
 use crate::{
     failure::{Failure, Result},

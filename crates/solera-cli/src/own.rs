@@ -14,6 +14,7 @@
 //!
 //! Callers: `report`, `given` and `target`, and the commands that make files, directories or
 //! databases. A report that is resumed is opened by `report`, a trace by the engine.
+//! `solera-bench-peers` compiles this file, too.
 
 use crate::{
     failure::{Failure, Result},

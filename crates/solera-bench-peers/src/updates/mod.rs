@@ -20,6 +20,7 @@ use crate::{
     compare::{HUGE_PAGES, Results},
     engine::{Asked, Result},
     engines,
+    results::{self, Kind},
 };
 use course::{Course, Task};
 use solera_bench::paper::document::Document;
@@ -128,10 +129,10 @@ pub fn once(task: &str) -> Result<()> {
 pub fn write(document: &Document, out: &Path) -> Result<()> {
     let pictures = out.with_extension("");
     let name = pictures.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    std::fs::write(out, document.to_markdown(&name))?;
+    results::write(out, Kind::Updates, &document.to_markdown(&name))?;
     for (picture, svg) in document.pictures() {
-        std::fs::create_dir_all(&pictures)?;
-        std::fs::write(pictures.join(picture), svg)?;
+        results::directory(&pictures, "--out without .md")?;
+        results::write(&pictures.join(picture), Kind::Picture, &svg)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::{
     course::{Course, KEY_BYTES, PHASES, SCAN_ENTRIES, Timed},
     live_bytes, memory_bytes,
 };
-use crate::compare::Results;
+use crate::{compare::Results, results::UPDATES_TITLE};
 use solera_bench::{
     Spread,
     paper::document::{Document, Section, Table, cell},
@@ -70,7 +70,7 @@ impl Course {
 /// The page of what there is so far.
 pub(super) fn document(updates: &Updates, facts: &Results, arms: &[Arm]) -> Document {
     Document {
-        title: "Values apart under updates, beside peers".into(),
+        title: UPDATES_TITLE.into(),
         facts: vec![
             ("command", facts.command.clone()),
             ("commit", facts.commit.clone().unwrap_or_else(|| "unknown".into())),

@@ -1,5 +1,5 @@
 //! Charts as pictures: `Drawing`, SVG elements in a box of their own, and `sheet`, several drawings
-//! as one SVG file.
+//! as one SVG file. `is_sheet` knows such a file.
 //!
 //! In a web page its CSS colours them (`COLOURS`, `PARTS`); an SVG file colours itself.
 //! `name_width` and `fitted` keep names within their room.
@@ -85,6 +85,18 @@ impl Drawing {
     }
 }
 
+/// Whether a file that begins so is a [`sheet`].
+pub fn is_sheet(beginning: &[u8]) -> bool {
+    let first = beginning.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let first = String::from_utf8_lossy(first);
+    first.starts_with(SHEET_BEGINNING)
+        && first.contains("role=\"img\"><title>")
+        && first.contains("</title><style>")
+}
+
+/// How a sheet begins.
+const SHEET_BEGINNING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"";
+
 /// Several drawings as one SVG file, in two columns.
 pub fn sheet(title: &str, drawings: &[Drawing]) -> String {
     let (mut out, mut x, mut y, mut row) = (String::new(), GAP, GAP, 0.0);
@@ -110,7 +122,7 @@ pub fn sheet(title: &str, drawings: &[Drawing]) -> String {
     }
     let (width, height) = (SHEET_WIDTH + GAP, y + row + GAP);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+        "{SHEET_BEGINNING}{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" role=\"img\"><title>{}</title><style>{COLOURS}{PARTS}\
          svg text {{ font-family: system-ui, sans-serif; }} svg .title {{ font-weight: 700; }} svg .caption {{ fill: var(--soft); }}\n\
          .card {{ fill: var(--card); }}\n</style>\n<rect class=\"card\" width=\"{width}\" height=\"{height}\"/>{out}\n</svg>\n",

@@ -21,6 +21,7 @@ use crate::{
 use solera_bench::{
     Keys,
     paper::{self, Paper, Part, Scale},
+    report::picture::is_sheet,
 };
 use std::path::{Path, PathBuf};
 
@@ -171,17 +172,14 @@ impl PaperBench {
 const RESULTS: &str = "a result of `solera bench paper`";
 
 /// Whether a file that begins so is a page or a picture of this command.
-fn is_result(beginning: &[u8]) -> bool {
-    let beginning = String::from_utf8_lossy(beginning);
+fn is_result(start: &[u8]) -> bool {
+    let beginning = String::from_utf8_lossy(start);
     let mut lines = beginning.lines();
     let first = lines.next().unwrap_or_default();
     // Behind the title stand verdicts, if there are any, and then this.
     let mut below = lines.skip_while(|line| line.is_empty() || line.starts_with('|'));
     let is_page = first.starts_with("# ") && below.next() == Some("A program writes this page.");
-    let is_picture = first.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"")
-        && first.contains("role=\"img\"><title>")
-        && first.contains("</title><style>");
-    is_page || is_picture
+    is_page || is_sheet(start)
 }
 
 /// Writes a page or a picture over an older one.
