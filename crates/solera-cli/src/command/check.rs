@@ -4,11 +4,13 @@
 //! It lists each file with its kind and what it holds, then problems with file and offset, then a
 //! summary, as text or JSON.
 //!
+//! `report`, `write_problems`, `problem_json` and `found` do that for another directory.
+//!
 //! What must hold: a problem makes the exit status that of damage, unless all that is wrong is that
 //! files could not be read. A reader of the output that has gone does not change it. The database
 //! is not opened; one that a process has open is refused.
 //!
-//! Caller: `main`.
+//! Callers: `main`, and `checkpoint` for a copy.
 
 use crate::{
     failure::{Failure, Outcome, Result},
@@ -17,9 +19,13 @@ use crate::{
     units,
 };
 use serde_json::{Value, json};
-use solera::{Error, inspect::CheckReport};
+use solera::Error;
+pub(super) use solera::inspect::CheckReport as Report;
 use solera_tune::coordinator::journal::{self, JOURNAL_NAME};
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 /// Verify every file of the database: checksums, order, counts, filters, index and model bounds
 #[derive(Debug, clap::Args)]
@@ -35,28 +41,35 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> Result<Outcome> {
         self.database.must_exist()?;
-        let checked = solera::inspect::check(&operating_system(), self.database.path());
-        let mut report = checked.map_err(|error| self.database.is_none(error))?;
-        // No part of the database, but `solera explain` reads it.
-        let journal = self.database.path().join(JOURNAL_NAME);
-        report.problems.extend(journal::read(&*operating_system(), &journal).err());
+        let report = report(self.database.path()).map_err(|error| self.database.is_none(error))?;
         let mut out = stdout();
         let printed = match self.json {
             true => write_json(&mut out, &report),
             false => write_text(&mut out, &report),
         };
         let printed = printed.and_then(|()| out.flush()).map_err(Failure::from);
-        let found = match report.problems[..] {
-            [] => Ok(Outcome::Done),
-            ref problems if problems.iter().all(|problem| problem.io_kind().is_some()) => {
-                Err(Failure::Error(format!(
-                    "{} could not be looked at, which may be whole; see to its owner and mode, and to the device",
-                    units::plural(problems.len() as u64, "file")
-                )))
-            }
-            _ => Ok(Outcome::Damaged),
-        };
-        Failure::told(found, printed)
+        Failure::told(found(&report.problems), printed)
+    }
+}
+
+/// What is in the database in `dir`, every block of it read.
+pub(super) fn report(dir: &Path) -> solera::Result<Report> {
+    let mut report = solera::inspect::check(&operating_system(), dir)?;
+    // No part of the database, but `solera explain` reads it.
+    let journal = dir.join(JOURNAL_NAME);
+    report.problems.extend(journal::read(&*operating_system(), &journal).err());
+    Ok(report)
+}
+
+/// What a command that found these problems ends by.
+pub(super) fn found(problems: &[Error]) -> Result<Outcome> {
+    match problems {
+        [] => Ok(Outcome::Done),
+        _ if problems.iter().all(|problem| problem.io_kind().is_some()) => Err(Failure::Error(format!(
+            "{} could not be looked at, which may be whole; see to its owner and mode, and to the device",
+            units::plural(problems.len() as u64, "file")
+        ))),
+        _ => Ok(Outcome::Damaged),
     }
 }
 
@@ -89,7 +102,7 @@ fn remedy(problems: &[Error]) -> Option<&'static str> {
     }
 }
 
-fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
+fn write_json(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for file in &report.files {
         let object = json!({
             "file": file.name,
@@ -114,7 +127,7 @@ fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
 }
 
 /// A problem in words, and apart where it is and what is wrong there.
-fn problem_json(problem: &Error) -> Value {
+pub(super) fn problem_json(problem: &Error) -> Value {
     let mut object = json!({ "problem": words(problem) });
     let (file, offset, what) = match problem {
         Error::Corrupt { file, offset, what } => (file, Some(*offset), what.clone()),
@@ -128,7 +141,7 @@ fn problem_json(problem: &Error) -> Value {
     object
 }
 
-fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
+fn write_text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for file in &report.files {
         let holds = match (file.kind, file.live) {
             ("stranger", _) => "not a file of the database".to_owned(),
@@ -151,6 +164,11 @@ fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
             units::plural(report.torn_log_bytes, "byte")
         )?;
     }
+    write_problems(out, report)
+}
+
+/// What is wrong, what to do about it, and a summary.
+pub(super) fn write_problems(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for problem in &report.problems {
         writeln!(out, "{}", words(problem))?;
     }

@@ -134,6 +134,45 @@ fn damage_shows_in_stats_levels_compact_and_checkpoint() {
     }
 }
 
+/// Symptom: a checkpoint of a database with a damaged block exited 0. Cause: it links files and
+/// reads none, and only a table's header and end are read when it is opened. Cure: `--verify` reads
+/// every block of the copy; without it the output says that none was read.
+#[test]
+fn a_checkpoint_can_be_verified() {
+    let solera = loaded();
+    solera.run(["compact"]).ok();
+    let said = solera.run(["checkpoint", "unread"]).ok();
+    assert!(
+        said.contains("unread has the same tables") && said.contains("--verify reads them all"),
+        "{said}"
+    );
+    let said = solera.run(["checkpoint", "whole", "--verify"]).ok();
+    assert!(said.ends_with(": no damage\n") && said.lines().count() == 1, "{said}");
+    let told = |args: &[&str]| {
+        let run = solera.run([&["checkpoint", "--json"], args].concat());
+        let told: serde_json::Value = serde_json::from_slice(&run.out).unwrap();
+        (run.status, told["problems"].clone())
+    };
+    assert_eq!(told(&["unread as well"]), (0, serde_json::Value::Null));
+    assert_eq!(told(&["whole as well", "--verify"]), (0, serde_json::json!([])));
+    // In the first block, which no opening of a table reads.
+    let table = table(&solera);
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    solera.run(["checkpoint", "unseen"]).ok();
+    let run = solera.run(["checkpoint", "seen", "--verify"]);
+    let text = String::from_utf8(run.out).unwrap();
+    assert_eq!((run.status, &run.err[..]), (4, ""), "{text}");
+    let copy = solera.path("seen").join(table.file_name().unwrap());
+    assert!(text.contains("seen/0000") && text.contains(": damaged at byte "), "{text}");
+    assert!(text.contains("from a backup (a checkpoint on the same disk shares its files)"), "{text}");
+    assert!(copy.exists(), "it is made, with all that can be read");
+    assert_eq!(solera.run(["check", "--dir", "seen"]).status, 4);
+    let (status, problems) = told(&["seen as well", "--verify"]);
+    assert!(status == 4 && problems[0]["file"].as_str().unwrap().ends_with(".table"), "{problems}");
+}
+
 #[test]
 fn a_manifest_is_dumped_in_words() {
     let solera = loaded();
