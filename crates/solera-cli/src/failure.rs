@@ -8,9 +8,9 @@
 //! `--help`. A reader of the output that has gone is a `Failure` with status 0, and hides no other.
 //!
 //! Callers: every command, and what commands read, open and write by, returns them. `main` exits by
-//! them; the fuzz target `load` compiles them too.
+//! them; the fuzz target `load` and `solera-bench-peers` compile them too.
 
-use solera::dir::FileName;
+use solera::{dir::FileName, operator::builtin};
 use std::{fmt, io, process::ExitCode};
 
 /// How a command that did not fail ended.
@@ -151,6 +151,11 @@ impl From<solera::error::Error> for Failure {
             (Error::Locked { .. }, _) => Failure::Locked(text),
             (Error::NoKeyspace(_) | Error::NotADatabase { .. }, _) => Failure::Missing(text),
             (Error::Invalid(_) | Error::TooLarge { .. }, _) => Failure::Usage(text),
+            // The command cannot be given one: the engine's advice is for programs.
+            (Error::Merge { operator, .. }, _) if builtin(operator).is_none() => Failure::Error(format!(
+                "the merge operator {operator:?} is needed for that, and is no part of this command; use a program that \
+                     gives it to Options::register_operator, or overwrite the entries"
+            )),
             _ => Failure::Error(text),
         }
     }

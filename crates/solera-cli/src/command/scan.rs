@@ -2,8 +2,8 @@
 //! limit.
 //!
 //! What must hold: output is buffered, in the notation that was asked for. A reader that stops
-//! reading is no failure. An entry that cannot be read is left out, and the status says so. The
-//! database is opened read-only.
+//! reading is no failure. An entry that cannot be read is left out, and the status says so. Of keys
+//! alone no value is read. The database is opened read-only.
 //!
 //! Caller: `main`.
 
@@ -13,7 +13,7 @@ use crate::{
     target::Place,
     units,
 };
-use solera::{dir::FileName, error::Error, key::prefix_end};
+use solera::{Iter, Keys, Slice, dir::FileName, error::Error, key::prefix_end};
 use std::{ffi::OsString, io::Write, ops::Bound};
 
 /// Print the entries of a range in key order, one per line: key, tab, value
@@ -64,20 +64,51 @@ fn is_of_table(error: &Error) -> bool {
     }
 }
 
+/// What is walked over.
+enum Walk {
+    Entries(Iter),
+    /// And the key that was walked to, if there was one.
+    Keys(Keys, Option<Slice>),
+}
+
+impl Walk {
+    /// Whether there is one more, to which it then moved.
+    fn advance(&mut self, back: bool) -> Result<bool, Error> {
+        match self {
+            Walk::Entries(entries) if back => entries.advance_back(),
+            Walk::Entries(entries) => entries.advance(),
+            Walk::Keys(keys, at) => {
+                *at = if back { keys.next_back() } else { keys.next() }.transpose()?;
+                Ok(at.is_some())
+            }
+        }
+    }
+
+    fn at(&self) -> (&[u8], Option<&[u8]>) {
+        match self {
+            Walk::Entries(entries) => (entries.key(), Some(entries.value())),
+            Walk::Keys(_, at) => (at.as_deref().unwrap_or_default(), None),
+        }
+    }
+}
+
 impl Scan {
     pub(crate) fn run(self) -> Result<Outcome> {
         let (start, end) = self.bounds()?;
         let (_db, keyspace) = self.place.open_to_read()?;
         let mut out = stdout();
-        let mut iter =
-            keyspace.range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)));
+        let iter = keyspace.range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)));
+        let mut walk = match self.keys_only {
+            true => Walk::Keys(iter.keys(), None),
+            false => Walk::Entries(iter),
+        };
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut lines = Vec::with_capacity(LINE_BUFFER_BYTES * 2);
         // An error may be of one entry alone; after any other the iterator ends.
         let mut unread: Option<(Failure, u64)> = None;
         let mut ends = false;
         while left > 0 {
-            match if self.rev { iter.advance_back() } else { iter.advance() } {
+            match walk.advance(self.rev) {
                 Ok(true) => left -= 1,
                 Ok(false) => break,
                 Err(error) => {
@@ -86,8 +117,8 @@ impl Scan {
                     continue;
                 }
             }
-            let value = (!self.keys_only).then(|| iter.value());
-            self.form.write_entry(&mut lines, iter.key(), value)?;
+            let (key, value) = walk.at();
+            self.form.write_entry(&mut lines, key, value)?;
             if lines.len() >= LINE_BUFFER_BYTES {
                 out.write_all(&lines)?;
                 lines.clear();

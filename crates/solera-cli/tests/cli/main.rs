@@ -12,6 +12,7 @@ mod explain;
 mod inspect;
 mod load;
 mod odd;
+mod operator;
 mod refuse;
 mod run;
 mod scan;

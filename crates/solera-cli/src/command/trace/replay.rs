@@ -8,7 +8,7 @@
 //!
 //! What must hold: operations are done in the trace's order, and batches whole. Range deletions of
 //! hashed keys are left out and counted. A replay says how late it was, if it could not keep the
-//! pace.
+//! pace. One that would merge by an operator that is not given does nothing.
 //!
 //! Caller: `command::trace`.
 
@@ -84,7 +84,7 @@ const HELP: &str = "\
 One thread does the operations in the order of the trace, each at its recorded time or, when it is late, at once. The \
 keyspaces are made where they are missing, the database too. Values have the recorded lengths; what they are is made up, and \
 does not compress. What had a time to live gets one of ten years. Operands are merged as the keyspace's own operator says, \
-and where it has none the largest stands.
+and where it has none the largest stands. A keyspace whose operator is a program's own cannot be merged into.
 
 To find what the recorded process found, replay into a checkpoint of its database from before the recording, with \
 --overwrite, or give --preload. A trace of hashed keys has lost their order: its scans begin elsewhere, and its range deletions are \
@@ -143,9 +143,10 @@ impl Replay {
                 self.dir.display()
             )));
         }
-        let tuner = self.tuning.start(&db, "default")?;
         let clock = SystemClock::new();
         let mut replaying = Replaying::new(db, &summary, &clock);
+        replaying.can_merge()?;
+        let tuner = self.tuning.start(&replaying.db, "default")?;
         if self.preload {
             bar.set_message("preloading");
             self.preload(&mut replaying, &summary, &bar)
@@ -287,6 +288,17 @@ impl<'c> Replaying<'c> {
         }
     }
 
+    /// Fails if the trace merges in a keyspace that is there and has an operator of a program's own.
+    fn can_merge(&self) -> Result<(), Error> {
+        let names = self.db.keyspaces();
+        let mut there = self.merging.iter().filter(|name| names.contains(name));
+        there.try_for_each(|name| match self.db.batch().merge(&self.db.keyspace(name)?, b"", b"") {
+            // One that has no operator gets one.
+            Err(Error::Invalid(_)) => Ok(()),
+            can => can,
+        })
+    }
+
     /// Waits for the moment of an operation, and notes how late it is if that is past.
     fn wait_until(&mut self, due_ns: u64) {
         loop {
@@ -400,7 +412,11 @@ impl Done {
     fn one(&mut self, keyspace: &Keyspace, traced: &Traced<'_>, value: &[u8]) -> Result<Option<Kind>, Error> {
         Ok(Some(match traced.operation {
             Operation::Lookup { key, found: recorded, .. } => {
-                let found = keyspace.get(key)?.is_some();
+                let found = match keyspace.get(key) {
+                    // It is there, but what it is no operator says.
+                    Err(Error::Merge { .. }) => true,
+                    found => found?.is_some(),
+                };
                 self.lookups += 1;
                 self.lookups_alike += u64::from(found == recorded);
                 if found { Kind::LookupFound } else { Kind::LookupAbsent }
@@ -523,10 +539,12 @@ fn scan(keyspace: &Keyspace, key: &[u8], entries: u64, backward: bool) -> Result
     let mut came_to = 0;
     // One that came to nothing was placed all the same.
     for _ in 0..entries.max(1) {
-        if !(if backward { iter.advance_back()? } else { iter.advance()? }) {
-            break;
+        match if backward { iter.advance_back() } else { iter.advance() } {
+            // As with a lookup: the iterator goes on behind it.
+            Ok(true) | Err(Error::Merge { .. }) => came_to += 1,
+            Ok(false) => break,
+            Err(error) => return Err(error),
         }
-        came_to += 1;
     }
     Ok(came_to)
 }
