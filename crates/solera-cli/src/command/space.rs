@@ -4,11 +4,13 @@
 //! Owns the rows: what each does, what is asked of it, and the verdict. Most look at the space of
 //! old versions, of expired and of deleted entries. Some of these call `compact_range`. One counts
 //! entries left after deletes under a snapshot; others time the first step over a queue.
-//! `--percent` scales the counts of entries and pops, not what is asked.
+//! `--percent` scales the counts of entries and pops, not what is asked. With `--counted` databases
+//! lie in memory, time is a number, and background work is done in steps that are counted.
 //!
 //! What must hold: where space is to come back without a call, none is made once it could. Such a
 //! row looks at the directory until it has, or ten seconds are over. A row that does not hold makes
-//! the command fail, after all rows. An error ends it at once.
+//! the command fail, after all rows. An error ends it at once. What is counted does not depend on
+//! the machine, nor on what else runs there.
 //!
 //! Caller: `command::bench`.
 
@@ -19,10 +21,14 @@ use crate::{
     units,
 };
 use serde_json::json;
-use solera::{Clock, Db, Options, SystemClock};
+use solera::{
+    Clock, Db, ManualClock, Options, SystemClock,
+    vfs::{Fs, mem::MemFs},
+};
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +40,8 @@ const REST: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// A first step may take so many times that of a queue without a history.
 const FIRST_TIMES: f64 = 2.0;
+/// A first step that is counted may pass so many keys and blocks more than there.
+const FIRST_MORE: u64 = 8;
 /// First steps that are measured together; their median counts.
 const FIRSTS: usize = 101;
 /// Entries that stay in a queue.
@@ -50,8 +58,12 @@ pub(super) struct SpaceBench {
     /// Memory of each database, such as 64M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = units::parse_bytes)]
     memory: u64,
+    /// Count instead of measuring: databases in memory, time that passes when nothing is left to
+    /// do, steps of background work, and what a first step passes. Two runs print the same
+    #[arg(long)]
+    counted: bool,
     /// Where to make the temporary databases [default: the system's place]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "counted")]
     dir: Option<PathBuf>,
     /// Print each row as one JSON object
     #[arg(long)]
@@ -77,7 +89,8 @@ impl SpaceBench {
         }
         for (number, row) in rows.iter().enumerate() {
             let dir = scratch.path().join(number.to_string());
-            let bench = Bench { dir: &dir, percent: self.percent, memory: self.memory };
+            let bench =
+                Bench { dir: &dir, percent: self.percent, memory: self.memory, counted: self.counted };
             for Row { what, asked, measured, holds } in row(&bench)? {
                 missed += u64::from(!holds);
                 if self.json {
@@ -101,6 +114,7 @@ struct Bench<'b> {
     dir: &'b Path,
     percent: u64,
     memory: u64,
+    counted: bool,
 }
 
 impl Bench<'_> {
@@ -110,16 +124,35 @@ impl Bench<'_> {
 
     fn open(&self, name: &str) -> Result<Place> {
         let dir = self.dir.join(name);
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::file("create", dir.display(), &error))?;
-        let db = Options::new().memory(self.memory).open(&dir)?;
-        Ok(Place { db, dir, buffers: self.memory / 16 * 2 })
+        let options = Options::new().memory(self.memory);
+        let (options, world) = match self.counted {
+            false => {
+                std::fs::create_dir_all(&dir)
+                    .map_err(|error| Failure::file("create", dir.display(), &error))?;
+                (options, None)
+            }
+            true => {
+                let (fs, clock) = (Arc::new(MemFs::new()), Arc::new(ManualClock::at_unix_ms(1_000_000)));
+                let options = options.fs(fs.clone()).clock(clock.clone()).background_threads(0).seed(1);
+                (options, Some(World { fs, clock }))
+            }
+        };
+        Ok(Place { db: options.open(&dir)?, dir, world, buffers: self.memory / 16 * 2 })
     }
+}
+
+/// Files in memory, and a clock that moves when it is told to.
+struct World {
+    fs: Arc<MemFs>,
+    clock: Arc<ManualClock>,
 }
 
 /// A database and its directory.
 struct Place {
     db: Db,
     dir: PathBuf,
+    /// Where files and time are not the machine's.
+    world: Option<World>,
     /// Two write buffers.
     buffers: u64,
 }
@@ -127,6 +160,11 @@ struct Place {
 impl Place {
     /// What its files take of the disk.
     fn disk(&self) -> u64 {
+        if let Some(World { fs, .. }) = &self.world {
+            let names = fs.list_dir(&self.dir).unwrap_or_default();
+            let len = |name: &String| fs.open(&self.dir.join(name)).and_then(|file| file.len()).unwrap_or(0);
+            return names.iter().map(len).sum();
+        }
         let files = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|file| file.blocks() * 512).sum()
     }
@@ -139,30 +177,56 @@ impl Place {
         Ok(self.db.flush()?)
     }
 
+    /// Lets time pass.
+    fn sleep(&self, time: Duration) {
+        match &self.world {
+            Some(world) => world.clock.advance(time),
+            None => SystemClock::new().sleep(time),
+        }
+    }
+
+    /// As [`Place::after_rest`], where nothing happens but what is done here.
+    fn after_steps(&self, asked: u64) -> Result<(u64, String)> {
+        let (mut steps, mut rested) = (0, Duration::ZERO);
+        while self.disk() > asked && rested <= REST {
+            match self.db.step()? {
+                true => steps += 1,
+                false => {
+                    self.sleep(LOOK);
+                    rested += LOOK;
+                }
+            }
+        }
+        Ok((self.disk(), format!("{} and {} s", units::plural(steps, "step"), rested.as_secs_f64())))
+    }
+
     /// The space once it is at most `asked`, or when the rest is over; and how long that took.
-    fn after_rest(&self, asked: u64) -> (u64, f64) {
+    fn after_rest(&self, asked: u64) -> Result<(u64, String)> {
+        if self.world.is_some() {
+            return self.after_steps(asked);
+        }
         let clock = SystemClock::new();
         let since = clock.monotonic_ns();
         loop {
             let (disk, passed) = (self.disk(), clock.monotonic_ns() - since);
             if disk <= asked || passed > REST.as_nanos() as u64 {
-                return (disk, passed as f64 / 1e9);
+                return Ok((disk, format!("{:.1} s", passed as f64 / 1e9)));
             }
             clock.sleep(LOOK);
         }
     }
 
     /// The row of what is to come to `live` bytes without a call.
-    fn comes_back(&self, what: String, live: u64) -> Row {
+    fn comes_back(&self, what: String, live: u64) -> Result<Row> {
         let asked = live * SPACE_TENTHS / 10 + self.buffers;
         let before = self.disk();
-        let (disk, seconds) = self.after_rest(asked);
-        Row {
+        let (disk, within) = self.after_rest(asked)?;
+        Ok(Row {
             what,
             asked: format!("{} within {} s, without a call", units::bytes(asked), REST.as_secs()),
-            measured: format!("{} to {} in {seconds:.1} s", units::bytes(before), units::bytes(disk)),
+            measured: format!("{} to {} in {within}", units::bytes(before), units::bytes(disk)),
             holds: disk <= asked,
-        }
+        })
     }
 
     /// The row of what is `live` bytes after `compact_range`.
@@ -177,8 +241,18 @@ impl Place {
         })
     }
 
-    /// The median time of a first step from this end, in nanoseconds.
-    fn first_ns(&self, forward: bool) -> Result<u64> {
+    /// What a first step from this end costs: its median time, in nanoseconds. If it is counted,
+    /// one and what it passes, and the blocks that it looks into.
+    fn first_cost(&self, forward: bool) -> Result<u64> {
+        if self.world.is_some() {
+            let counted = || {
+                let counters = self.db.default().stats().counters;
+                counters.entries_passed + counters.blocks_hit + counters.blocks_read
+            };
+            let before = counted();
+            self.first(forward)?;
+            return Ok(1 + counted() - before);
+        }
         let clock = SystemClock::new();
         let mut times = Vec::with_capacity(FIRSTS);
         for _ in 0..FIRSTS {
@@ -224,7 +298,7 @@ fn old_versions(bench: &Bench<'_>) -> Result<Vec<Row>> {
     place.db.compact_range(..)?;
     drop(snapshot);
     let what = format!("{} entries, overwritten under a snapshot that is gone", units::count(count));
-    Ok(vec![place.comes_back(what.clone(), live), place.compacted(&what, live)?])
+    Ok(vec![place.comes_back(what.clone(), live)?, place.compacted(&what, live)?])
 }
 
 /// Entries whose time is over.
@@ -237,9 +311,9 @@ fn expired(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }
     place.db.flush()?;
     place.db.compact_range(..)?;
-    SystemClock::new().sleep(TTL);
+    place.sleep(TTL);
     let what = format!("{} entries that have expired", units::count(count));
-    Ok(vec![place.comes_back(what.clone(), 0), place.compacted(&what, 0)?])
+    Ok(vec![place.comes_back(what.clone(), 0)?, place.compacted(&what, 0)?])
 }
 
 /// Nine of ten entries deleted: at random, from the front, by one range.
@@ -265,7 +339,7 @@ fn deleted(bench: &Bench<'_>) -> Result<Vec<Row>> {
             }
         }
         let what = format!("{} entries, nine of ten deleted {how}", units::count(count));
-        rows.push(place.comes_back(what, live));
+        rows.push(place.comes_back(what, live)?);
     }
     Ok(rows)
 }
@@ -323,14 +397,26 @@ fn queue(bench: &Bench<'_>, pops: u64, is_on_disk: bool, forward: bool) -> Resul
         };
         place.db.delete(key)?;
         if pop.is_multiple_of((pops / 10).max(1)) {
-            pairs.push((place.first_ns(forward)?, fresh.first_ns(forward)?));
+            pairs.push((place.first_cost(forward)?, fresh.first_cost(forward)?));
         }
     }
     let times = |&(with, without): &(u64, u64)| with as f64 / without.max(1) as f64;
     pairs.sort_by(|a, b| times(a).total_cmp(&times(b)));
     let [best, median, worst] = [&pairs[0], &pairs[pairs.len() / 2], &pairs[pairs.len() - 1]];
+    let what = format!("the first of a queue after {} pops from its {end}, {at}", units::count(pops));
+    if bench.counted {
+        let more = pairs.iter().map(|&(with, without)| with.saturating_sub(without)).max().unwrap_or(0);
+        return Ok(Row {
+            what,
+            asked: format!(
+                "at most {FIRST_MORE} keys and blocks passed more than in a queue without a history"
+            ),
+            measured: units::count(more),
+            holds: more <= FIRST_MORE,
+        });
+    }
     Ok(Row {
-        what: format!("the first of a queue after {} pops from its {end}, {at}", units::count(pops)),
+        what,
         asked: format!("at most {FIRST_TIMES} × that of a queue without a history"),
         measured: format!(
             "median {:.2} × ({} ns, {} ns), {:.2} to {:.2} ×",
@@ -342,4 +428,41 @@ fn queue(bench: &Bench<'_>, pops: u64, is_on_disk: bool, forward: bool) -> Resul
         ),
         holds: times(worst) <= FIRST_TIMES,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a row is asked can fail: a snapshot that lives keeps the space of old versions.
+    #[test]
+    fn space_that_does_not_come_back_does_not_hold() {
+        let bench = Bench { dir: Path::new("/rows"), percent: 5, memory: 4 << 20, counted: true };
+        let place = bench.open("held").unwrap();
+        place.fill(bench.sized(100_000), 1).unwrap();
+        place.db.compact_range(..).unwrap();
+        let live = place.disk();
+        let snapshot = place.db.snapshot();
+        place.fill(bench.sized(100_000), 2).unwrap();
+        place.db.compact_range(..).unwrap();
+        let row = || place.comes_back("overwritten".into(), live).unwrap();
+        let held = row();
+        assert!(!held.holds && held.measured.contains(" and 10"), "{}", held.measured);
+        assert!(!place.compacted("overwritten", live).unwrap().holds);
+        drop(snapshot);
+        assert!(row().holds, "{}", row().measured);
+    }
+
+    #[test]
+    fn a_first_step_that_passes_what_was_popped_is_counted() {
+        let bench = Bench { dir: Path::new("/rows"), percent: 1, memory: 4 << 20, counted: true };
+        let place = bench.open("queue").unwrap();
+        (0..1000u64).for_each(|number| place.db.put(number.to_be_bytes(), b"queued").unwrap());
+        let fresh = place.first_cost(true).unwrap();
+        // Unseen by any walk, so that the first one has all of them in its way.
+        (0..900u64).for_each(|number| place.db.delete(number.to_be_bytes()).unwrap());
+        let passed = place.first_cost(true).unwrap();
+        assert!(fresh == 1 && passed > 900, "{fresh}, {passed}");
+        assert!(place.first_cost(true).unwrap() <= 2, "what was passed once is known");
+    }
 }

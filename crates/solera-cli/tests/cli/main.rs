@@ -16,5 +16,6 @@ mod operator;
 mod refuse;
 mod run;
 mod scan;
+mod space;
 mod trace;
 mod watch;
