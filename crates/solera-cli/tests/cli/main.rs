@@ -13,6 +13,7 @@ mod inspect;
 mod load;
 mod odd;
 mod operator;
+mod readme;
 mod refuse;
 mod run;
 mod scan;
