@@ -39,7 +39,8 @@ pub struct PinHeader {
 }
 
 impl PinHeader {
-    /// A header for an object with one reference. `free` releases the whole object.
+    /// A header for an object with one reference. `free` releases the whole object; the maker of a
+    /// [`Pin`] answers for that ([`Pin::from_raw`]).
     pub fn new(free: unsafe fn(NonNull<PinHeader>)) -> Self {
         PinHeader { references: AtomicU32::new(1), hot: AtomicBool::new(false), free }
     }
@@ -82,7 +83,9 @@ impl Pin {
     ///
     /// # Safety
     /// `header` points to a live object that begins with a `PinHeader`, is `Send + Sync`, and whose
-    /// reference the caller owns and gives up.
+    /// reference the caller owns and gives up. The header's `free` may be called once on that
+    /// object, on any thread. The object stays where it is and does not change but through its
+    /// atomics, or by an owner that has the only reference.
     #[inline]
     pub unsafe fn from_raw(header: NonNull<PinHeader>) -> Self {
         Pin(header)

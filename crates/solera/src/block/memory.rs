@@ -127,10 +127,10 @@ impl Drop for BlockAllocation {
 /// Releases a block's allocation.
 ///
 /// # Safety
-/// `header` begins a block that `into_block` made, and no reference to it is left.
+/// `header` begins a block that `into_block` or `copy_in` made, and no reference to it is left.
 unsafe fn free(header: NonNull<PinHeader>) {
     let start = header.cast::<u8>();
-    // SAFETY: only `into_block` names this function, on an allocation that begins with a control;
+    // SAFETY: only these two name this function, on an allocation that begins with a control;
     // nothing in a control needs dropping.
     let capacity = unsafe { header.cast::<Control>().as_ref() }.capacity;
     drop(BlockAllocation { start, capacity });

@@ -366,7 +366,8 @@ impl Tree {
         });
         let path = &steps[..height];
         let (next, next_link) = (self.first_after(leaf), leaf.next());
-        // SAFETY: the entry is made of a record of this tree.
+        // SAFETY: the entry is made of a record of this tree, as all slots of the leaf are. The
+        // writer, which runs here, wrote them.
         let record = |slot: &Slot| unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
         if rank == SLOTS && next.is_none() {
             // Ascending keys: a new last leaf, and this one stays full. Its skip is 0, and so is
@@ -460,7 +461,8 @@ impl Tree {
         let cut = if rank + 1 == SLOTS { SPLIT_ASCENDING } else { SPLIT_EVEN };
         let (left, right) = slots.split_at_mut(cut);
         let lowest = node.bound(order.slot(0));
-        // SAFETY: only the first child of all has no bound.
+        // SAFETY: only the first child of all has no bound, and it is left of `cut`. Others have
+        // records of this tree, which the writer wrote before.
         let middle = unsafe { Record::from_raw(NonNull::new_unchecked(right[0].record)) };
         let skip_left = choose_skip(left, skip, lowest, Some(middle));
         let skip_right = choose_skip(right, skip, Some(middle), upper);
