@@ -2,13 +2,17 @@
 //!
 //! They run `layers` over the engine: rooms, storeys, ARCHITECTURE's table, files of ordered rooms,
 //! and words that the engine may not say. Then they plant violations in small crates, every detour
-//! included, and each must be found at its line. What points down or sideways passes.
+//! included, and each must be found at its line. What points down or sideways passes. One test
+//! looks for a "Safety" section above each `unsafe fn`.
 
-use solera_sim::layers::{
-    Violation,
-    files::{DECLARATION, ordered_rooms, upward_files},
-    forbidden_words,
-    rooms::{against_the_page, storeys, upward_imports},
+use solera_sim::{
+    layers::{
+        Violation,
+        files::{DECLARATION, ordered_rooms, upward_files},
+        forbidden_words,
+        rooms::{against_the_page, storeys, upward_imports},
+    },
+    pages::files,
 };
 use std::path::{Path, PathBuf};
 
@@ -51,6 +55,36 @@ fn no_file_of_an_ordered_room_uses_one_above_it() {
     }
     let violations = upward_files(&crate_src("solera")).unwrap();
     assert!(violations.is_empty(), "files that use files above them:\n{}", report(&violations));
+}
+
+/// The lines of a source where an `unsafe fn` begins whose comment does not say what a caller owes.
+fn without_safety(source: &str) -> Vec<usize> {
+    let (mut is_told, mut found) = (false, Vec::new());
+    for (number, line) in source.lines().map(str::trim_start).enumerate() {
+        if line.starts_with("//") || line.starts_with("#[") {
+            is_told |= line == "/// # Safety";
+            continue;
+        }
+        if line.contains("unsafe fn ") && !is_told {
+            found.push(number + 1);
+        }
+        is_told = false;
+    }
+    found
+}
+
+#[test]
+fn every_unsafe_function_says_what_its_caller_owes() {
+    let mut seen = 0;
+    for path in ["solera", "solera-model"].map(|name| files(&crate_src(name), &["rs"]).unwrap()).concat() {
+        let source = std::fs::read_to_string(&path).unwrap();
+        seen += source.matches("unsafe fn ").count();
+        assert_eq!(without_safety(&source), [0; 0], "{}: no # Safety", path.display());
+    }
+    assert!(seen > 20, "{seen} were seen");
+    let planted =
+        "/// # Safety\n/// Much.\n#[inline]\nunsafe fn told() {}\n\n/// Little.\npub unsafe fn bare() {}\n";
+    assert_eq!(without_safety(planted), [7], "and one that does not is found");
 }
 
 /// Each part of the engine owns its methods. What the core has beside them joins the parts.
