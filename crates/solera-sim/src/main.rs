@@ -214,6 +214,9 @@ enum Program {
         /// Operations for each MiB of a budget
         #[arg(long, value_parser = at_least_one::<u64>)]
         ops: Option<u64>,
+        /// Nothing else runs on this machine: judge times, too
+        #[arg(long)]
+        quiet: bool,
         /// Where databases are made [default: the system's directory for temporary files]
         #[arg(long)]
         dir: Option<PathBuf>,
@@ -405,12 +408,13 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 ..usual
             }))
         }
-        Program::Limits { budgets, ops, dir } => {
+        Program::Limits { budgets, ops, quiet, dir } => {
             let program = std::env::current_exe().map_err(|error| error.to_string())?;
             let usual = limits::Amount::at(scale, seed, program);
             limits::run(&limits::Amount {
                 budgets_mib: budgets.unwrap_or(usual.budgets_mib),
                 operations_per_mib: ops.unwrap_or(usual.operations_per_mib),
+                quiet,
                 dir: dir.unwrap_or(usual.dir),
                 ..usual
             })

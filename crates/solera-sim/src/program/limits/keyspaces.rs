@@ -1,10 +1,10 @@
 //! Very many keyspaces of one key each: `keyspaces`, the child that makes, flushes, opens and reads
 //! them under a small budget.
 //!
-//! What must hold: the times that are judged are of the processor, so that a busy machine does not
-//! change them. An open above `OPEN_MS_MAX` or a flush above `FLUSH_MS_MAX` counts as too much
-//! memory does: it fails the program where `pieces` calls the row promised. Every key is read and
-//! must be right.
+//! What must hold: the times that are judged are of the processor, so that a busy machine changes
+//! them little. On a quiet one an open above `OPEN_MS_MAX` or a flush above `FLUSH_MS_MAX` counts
+//! as too much memory does: it fails the program where `pieces` calls the row promised. Every key
+//! is read and must be right.
 //!
 //! Callers: `limits::mod` runs the child, `limits::pieces` judges its figures.
 
