@@ -35,7 +35,8 @@ pub(crate) struct Checkpoint {
     /// yet is shared unseen
     #[arg(long)]
     verify: bool,
-    /// Print what was copied as one JSON object; "problems" are null unless --verify looked for them
+    /// Print what was copied as one JSON object; "problems" are null unless --verify looked for
+    /// them
     #[arg(long)]
     json: bool,
 }

@@ -288,7 +288,8 @@ impl<'c> Replaying<'c> {
         }
     }
 
-    /// Fails if the trace merges in a keyspace that is there and has an operator of a program's own.
+    /// Fails if the trace merges in a keyspace that is there and has an operator of a program's
+    /// own.
     fn can_merge(&self) -> Result<(), Error> {
         let names = self.db.keyspaces();
         let mut there = self.merging.iter().filter(|name| names.contains(name));
