@@ -91,7 +91,7 @@ fn a_context_whose_home_is_worse_has_its_settings_back_and_goes_there_once() {
 }
 
 #[test]
-fn a_context_that_was_measured_as_nobody_set_it_sends_no_agent_home() {
+fn a_context_that_was_measured_at_home_sends_no_agent_home() {
     let (mut database, mut coordinator, _) = tuned(Rules::default());
     assert!(orders((&mut database, &mut coordinator), (1, 20), (100.0, 80.0)).is_empty());
 }
@@ -134,7 +134,7 @@ fn tuned_and_closed() -> (Database, Coordinator) {
 /// Where it costs clearly more for three windows, and nothing else may be changed, the coordinator
 /// goes home itself.
 #[test]
-fn a_context_that_costs_more_than_under_the_same_settings_before_is_measured_as_nobody_set_it() {
+fn a_context_that_costs_more_than_under_the_same_settings_before_is_measured_at_home() {
     let (mut database, mut coordinator) = tuned_and_closed();
     assert!(orders((&mut database, &mut coordinator), (2, 4), (100.0, 80.0)).is_empty());
     for set in [92.0, 104.0, 110.0] {
@@ -154,7 +154,7 @@ fn an_agent_that_prices_the_way_home_goes_there_itself_while_it_may_change_anyth
 }
 
 #[test]
-fn a_context_that_was_measured_as_nobody_set_it_stays_however_much_more_it_costs() {
+fn a_context_that_was_measured_at_home_stays_however_much_more_it_costs() {
     let (mut database, mut coordinator) = tuned_and_closed();
     assert!(orders((&mut database, &mut coordinator), (1, 20), (100.0, 125.0)).is_empty());
 }
