@@ -193,8 +193,8 @@ mod tests {
         assert!(CANARIES.iter().map(|(bug, _)| *bug).eq(Bug::ALL));
     }
 
-    /// Symptom: beside sixteen busy programs bugs were not found in time. Cause: time was counted by
-    /// the clock, and children had a thirtieth of a processor. Cure: it is the child's own.
+    /// Symptom: beside sixteen busy programs bugs were not found in time. Cause: time was counted
+    /// by the clock, and a child had a thirtieth of a processor. Cure: it is the child's own.
     #[test]
     fn a_child_that_used_up_its_processor_time_is_too_late_and_one_that_waits_is_not() {
         let of = |script: &str| {
