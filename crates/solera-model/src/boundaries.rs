@@ -1,5 +1,5 @@
 //! Solera's own index: `Boundaries`, how many of many sorted numbers are not above a key. Most take
-//! 11, 13 or 17 bits each.
+//! 11, 13, 17 or 24 bits each.
 //!
 //! It is a union of model and search (docs/decisions/0007). Segments are found by an S-tree of
 //! their exact first boundaries. Within one, a line says where a boundary should be, and a code
@@ -22,7 +22,7 @@ use self::{
     group::{Head, Width},
 };
 use crate::{
-    lanes::{self, CODES, GROUP_STEP, Lanes, WIDE_WORDS, group_words},
+    lanes::{self, CODES, FINE_LOW_WORDS, GROUP_STEP, Lanes, WIDE_WORDS, group_words},
     stree::STree,
 };
 use std::fmt;
@@ -46,8 +46,9 @@ const STEP: i64 = GROUP_STEP as i64;
 /// How far a boundary of a long segment may lie from its line, in boundaries: less by two than a
 /// group's base reaches.
 const EPSILON: u32 = 6;
-/// Steps of a short segment.
+/// Steps of a short segment, and of a fine one.
 const SHORT_STEPS: i64 = 1 << 16;
+const FINE_STEPS: i64 = 1 << 24;
 /// Bits of a line's factor.
 const FACTOR_BITS: i32 = 16;
 /// A centre counts in these parts of a boundary.
@@ -59,21 +60,32 @@ struct Segment {
     /// Boundaries up to and with the first of the segment.
     rank: u32,
     /// Where its words begin, above 6 bits: two for its form, the others how many codes the last
-    /// group of a long one has beyond full ones. They end where those of the next segment begin.
+    /// group of a long one has beyond full ones. Of positions they say whether these are fine.
+    /// Words end where those of the next segment begin.
     codes: u32,
     line: Line,
 }
 
+/// What a segment of fine positions has in place of how many codes its last group has.
+const FINE: usize = 1;
+
 /// What the codes of a segment are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Positions.
+    /// Positions of 16 bits.
     Short,
+    /// Positions of 24 bits: the upper 16 of each, a word each, then the lower 8, two in a word.
+    Fine,
     /// Groups.
     Long(Width),
 }
 
 impl Form {
+    /// Steps of a segment of positions.
+    fn steps(self) -> i64 {
+        if self == Form::Fine { FINE_STEPS } else { SHORT_STEPS }
+    }
+
     /// How much of the way from a boundary to the nearer of its neighbours may be ambiguous.
     fn ambiguity_max(self) -> f64 {
         if self == Form::Long(Width::Ten) { AMBIGUITY_MAX_OF_TEN } else { AMBIGUITY_MAX }
@@ -84,6 +96,7 @@ impl Segment {
     fn new(rank: usize, words_at: usize, coded: &Coded) -> Segment {
         let (form, rest) = match coded.form {
             Form::Short => (0, 0),
+            Form::Fine => (0, FINE),
             Form::Long(Width::Twelve) => (1, coded.count % CODES),
             Form::Long(Width::Sixteen) => (2, coded.count % CODES),
             Form::Long(Width::Ten) => (3, coded.count % CODES),
@@ -100,7 +113,8 @@ impl Segment {
     #[inline]
     fn form(self) -> Form {
         match (self.codes >> 4) & 3 {
-            0 => Form::Short,
+            0 if self.rest() == 0 => Form::Short,
+            0 => Form::Fine,
             1 => Form::Long(Width::Twelve),
             2 => Form::Long(Width::Sixteen),
             _ => Form::Long(Width::Ten),
@@ -220,6 +234,7 @@ impl<'b> Below<'b> {
 /// In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a
 /// code of 10, 12 or 16 bits says how far one is off the line, relative to its group. A short one,
 /// of up to 16 boundaries, has codes of 16 bits: positions in 65,536 steps over the whole segment.
+/// A fine one has positions of 24 bits, in 2^24 steps.
 /// A boundary is rounded down to its step; keys between the two are *ambiguous*: that boundary is
 /// counted for them though they lie below it.
 ///
@@ -380,6 +395,11 @@ impl Boundaries {
                 let codes = codes.expect("a group follows the last segment");
                 (self.among_positions(codes, words, steps), None)
             }
+            Form::Fine => {
+                let (upper, lower, count) = self.fine(segment, words);
+                early(segment.rank as usize + count / 2);
+                (self.among_fine(upper, lower, count, steps), None)
+            }
             Form::Long(Width::Ten) => {
                 let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
                 self.in_groups(segment, words, steps, compare, early).below_and_within::<MEASURED>()
@@ -432,6 +452,12 @@ impl Boundaries {
                     self.among_positions(codes.expect("a group follows the last segment"), words, steps);
                 (below, below.checked_sub(1).map_or(0, |last| i64::from(codes.expect("as above")[last])))
             }
+            Form::Fine => {
+                let (upper, lower, count) = self.fine(segment, words);
+                let below = self.among_fine(upper, lower, count, steps);
+                let last = below.checked_sub(1);
+                (below, last.map_or(0, |last| lanes::fine_position(upper, lower, last).into()))
+            }
             Form::Long(Width::Ten) => {
                 let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
                 self.in_groups(segment, words, steps, compare, |_| {}).taken_for()
@@ -464,6 +490,31 @@ impl Boundaries {
     fn among_positions(&self, codes: &[u16; CODES], words: usize, steps: i64) -> usize {
         let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
         (below & (u32::MAX >> (32 - words))).count_ones() as usize
+    }
+
+    /// The upper and lower bits of the positions of a fine segment of so many words, and how many
+    /// there are.
+    #[inline]
+    fn fine(&self, segment: Segment, words: usize) -> (&[u16; CODES], &[u16; FINE_LOW_WORDS], usize) {
+        let count = words * 2 / 3;
+        let words = &self.words[segment.words_at()..];
+        let (upper, lower) = (words.first_chunk(), words[count..].first_chunk());
+        let follows = "a group follows the last segment";
+        (upper.expect(follows), lower.expect(follows), count)
+    }
+
+    /// How many of the first `count` positions of a fine segment, not 0, are not above so many
+    /// steps.
+    #[inline]
+    fn among_fine(
+        &self,
+        upper: &[u16; CODES],
+        lower: &[u16; FINE_LOW_WORDS],
+        count: usize,
+        steps: i64,
+    ) -> usize {
+        let below = self.compare_fine(upper, lower, steps.min(FINE_STEPS - 1) as u32);
+        (below & (u32::MAX >> (32 - count))).count_ones() as usize
     }
 
     /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not
@@ -522,6 +573,19 @@ impl Boundaries {
     }
 
     #[inline]
+    fn compare_fine(&self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+        match self.lanes {
+            Lanes::Scalar => lanes::fine_up_to_scalar(upper, lower, limit),
+            // SAFETY: boundaries are made with instructions that the processor has, as above.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::fine_up_to_avx2(upper, lower, limit) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { lanes::arm::fine_up_to_neon(upper, lower, limit) },
+        }
+    }
+
+    #[inline]
     fn compare_packed<const BITS: usize, const WORDS: usize>(
         &self,
         words: &[u16; WORDS],
@@ -573,6 +637,11 @@ impl Boundaries {
     /// Segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
+    }
+
+    /// Of the segments those with positions of 24 bits.
+    pub fn fine_segments(&self) -> usize {
+        self.segments.iter().filter(|segment| segment.form() == Form::Fine).count()
     }
 
     /// Where it was known what is looked for [below](Below) boundaries: how many numbers are
@@ -753,7 +822,8 @@ mod tests {
             state >> (64 - bits)
         };
         let even: Vec<u64> = (0..2000u64).map(|i| (i << 40) + ((i * 7919 % 1000) << 28)).collect();
-        // Gaps of 2^20 to 2^21, of 2^20 to 2^24, each octave equally likely; and of 1 to 2^49.
+        // Gaps of 2^20 to 2^21, of 2^20 to 2^24, and of 2^10 to 2^21, each octave equally likely;
+        // and of 1 to 2^49, too few for a pace.
         let mut uneven = |octaves: u64, least: u64| -> Vec<u64> {
             let mut at = 0;
             let mut next = || {
@@ -762,13 +832,14 @@ mod tests {
             };
             (0..2000).map(|_| next()).collect()
         };
-        let [rough, uneven, cascade] =
-            [(2, 1 << 20), (5, 1 << 20), (50, 1)].map(|(octaves, least)| uneven(octaves, least));
+        let [rough, uneven, crowded, cascade] = [(2, 1 << 20), (5, 1 << 20), (12, 1 << 10), (50, 1)]
+            .map(|(octaves, least)| uneven(octaves, least));
         for (keys, form) in [
             (even, Form::Long(Width::Ten)),
             (rough, Form::Long(Width::Twelve)),
             (uneven, Form::Long(Width::Sixteen)),
-            (cascade, Form::Short),
+            (crowded, Form::Fine),
+            (cascade[..14].to_vec(), Form::Short),
         ] {
             let boundaries = Boundaries::new(&keys, |_| false);
             let of_form = boundaries.segments.iter().filter(|segment| segment.form() == form).count();

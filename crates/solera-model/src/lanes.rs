@@ -1,10 +1,10 @@
 //! Comparing one number with several at once: `Lanes`, by which instructions. `Lanes::detect` gives
 //! the widest that the processor has.
 //!
-//! It compares nodes of eight `u64`, plain codes of 16 bits, and groups of sixteen codes. A group's
-//! codes have 10, 12 or 16 bits and count from a line. Each comparison is written for AVX2 and
-//! NEON, with a scalar twin; nodes have AVX-512 too. `prefetch` asks for memory ahead, on x86-64
-//! only.
+//! It compares nodes of eight `u64`, plain codes of 16 and 24 bits, and groups of sixteen codes. A
+//! group's codes have 10, 12 or 16 bits and count from a line. Each comparison is written for AVX2
+//! and NEON, with a scalar twin; nodes have AVX-512 too. `prefetch` asks for memory ahead, on
+//! x86-64 only.
 //!
 //! What must hold: every set of instructions gives the same answer as the scalar twin, which is the
 //! definition. What the processor has is asked once, when a structure is built, so the choice costs
@@ -92,6 +92,28 @@ pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
     codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
 }
 
+/// Words that the lower bits of sixteen codes of 24 bits have.
+pub(crate) const FINE_LOW_WORDS: usize = CODES / 2;
+
+/// Words of so many codes of 24 bits: the upper 16 bits of each, then the lower 8, two in a word,
+/// the first below.
+pub(crate) const fn fine_words(codes: usize) -> usize {
+    codes + codes.div_ceil(2)
+}
+
+/// A code of 24 bits.
+#[inline]
+pub(crate) fn fine_position(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], lane: usize) -> u32 {
+    u32::from(upper[lane]) << 8 | u32::from(lower[lane / 2] >> (8 * (lane % 2))) & 0xff
+}
+
+/// For each lane `j` whether code `j` of 24 bits is not above `limit`, which has as many at most;
+/// as bits, lane 0 the lowest. One after the other.
+#[inline]
+pub(crate) fn fine_up_to_scalar(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+    (0..CODES).fold(0, |bits, lane| bits | u32::from(fine_position(upper, lower, lane) <= limit) << lane)
+}
+
 /// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) + j *
 /// step <= limit`, as bits, lane 0 the lowest. The exponent is at most 7, the step at most twice
 /// [`GROUP_STEP`]. One after the other.
@@ -169,7 +191,7 @@ static LANES: [i32; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{CODES, LANES, WIDE_WORDS, group_words, packing};
+    use super::{CODES, FINE_LOW_WORDS, LANES, WIDE_WORDS, group_words, packing};
     use std::arch::x86_64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -181,6 +203,26 @@ pub(crate) mod x86 {
         // What is not above the limit is the lesser of both.
         let limit = _mm256_set1_epi16(limit as i16);
         let up_to = _mm256_cmpeq_epi16(_mm256_min_epu16(codes, limit), codes);
+        let up_to = _mm_packs_epi16(_mm256_castsi256_si128(up_to), _mm256_extracti128_si256::<1>(up_to));
+        _mm_movemask_epi8(up_to) as u32
+    }
+
+    /// [`super::fine_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn fine_up_to_avx2(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+        // SAFETY: loads take 32 and 16 bytes, which both have; they may be unaligned.
+        let (upper, lower) =
+            unsafe { (_mm256_loadu_si256(upper.as_ptr().cast()), _mm_loadu_si128(lower.as_ptr().cast())) };
+        let lower = _mm256_cvtepu8_epi16(lower);
+        let (limit, limit_below) =
+            (_mm256_set1_epi16((limit >> 8) as i16), _mm256_set1_epi16(limit as i16 & 0xff));
+        // What is not above a limit is the lesser of both. Lower bits tell where upper ones are
+        // equal.
+        let up_to = _mm256_cmpeq_epi16(_mm256_min_epu16(upper, limit), upper);
+        let above =
+            _mm256_and_si256(_mm256_cmpeq_epi16(upper, limit), _mm256_cmpgt_epi16(lower, limit_below));
+        let up_to = _mm256_andnot_si256(above, up_to);
         let up_to = _mm_packs_epi16(_mm256_castsi256_si128(up_to), _mm256_extracti128_si256::<1>(up_to));
         _mm_movemask_epi8(up_to) as u32
     }
@@ -266,7 +308,7 @@ pub(crate) mod x86 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod arm {
-    use super::{CODES, LANES, WIDE_WORDS, group_words, packing};
+    use super::{CODES, FINE_LOW_WORDS, LANES, WIDE_WORDS, group_words, packing};
     use std::arch::aarch64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -279,6 +321,30 @@ pub(crate) mod arm {
             let (codes, weights) =
                 unsafe { (vld1q_u16(codes.as_ptr().add(at)), vld1q_u16(WEIGHTS.as_ptr())) };
             u32::from(vaddvq_u16(vandq_u16(vcleq_u16(codes, vdupq_n_u16(limit)), weights)))
+        };
+        half(0) | half(8) << 8
+    }
+
+    /// [`super::fine_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "neon")]
+    pub(crate) fn fine_up_to_neon(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+        const WEIGHTS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+        let (above, below) = (vdupq_n_u16((limit >> 8) as u16), vdupq_n_u16(limit as u16 & 0xff));
+        let half = |at: usize| {
+            // SAFETY: 8 codes from 8 or 0 on, 8 bytes for these from half as many words on, and 8
+            // weights are there.
+            let (upper, lower, weights) = unsafe {
+                (
+                    vld1q_u16(upper.as_ptr().add(at)),
+                    vmovl_u8(vld1_u8(lower.as_ptr().add(at / 2).cast::<u8>())),
+                    vld1q_u16(WEIGHTS.as_ptr()),
+                )
+            };
+            // Lower bits tell where upper ones are equal.
+            let equal = vandq_u16(vceqq_u16(upper, above), vcleq_u16(lower, below));
+            let up_to = vorrq_u16(vcltq_u16(upper, above), equal);
+            u32::from(vaddvq_u16(vandq_u16(up_to, weights)))
         };
         half(0) | half(8) << 8
     }
@@ -375,6 +441,20 @@ mod tests {
         Lanes::available().into_iter().map(of).collect()
     }
 
+    /// The same of codes of 24 bits.
+    fn bits_of_fine(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> Vec<u32> {
+        let of = |lanes: Lanes| match lanes {
+            Lanes::Scalar => fine_up_to_scalar(upper, lower, limit),
+            // SAFETY: only what is available is asked for.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::fine_up_to_avx2(upper, lower, limit) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { arm::fine_up_to_neon(upper, lower, limit) },
+        };
+        Lanes::available().into_iter().map(of).collect()
+    }
+
     /// The same of a group of packed codes.
     fn bits_of_packed<const BITS: usize, const WORDS: usize>(
         words: &[u16; WIDE_WORDS],
@@ -430,6 +510,29 @@ mod tests {
             {
                 let all = bits_of_codes(&codes, limit);
                 assert!(all.iter().all(|bits| *bits == all[0]), "{codes:?} {limit} {all:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_instructions_compare_codes_of_24_bits_alike() {
+        let mut random = random_numbers();
+        for _ in 0..CASES {
+            let codes: [u32; CODES] = std::array::from_fn(|_| random() >> 8);
+            // Many upper bits are equal.
+            let near = |code: u32| code & !0xffff | codes[0] & 0xffff;
+            for codes in [codes, codes.map(near), codes.map(|code| codes[0] & !0xff | code & 0xff)] {
+                let upper = codes.map(|code| (code >> 8) as u16);
+                let lower = std::array::from_fn(|i| (codes[2 * i] & 0xff | codes[2 * i + 1] << 8) as u16);
+                let limits = [0, 1, 0xff, 0x7f_ffff, 0x80_0000, 0xff_ffff, random() >> 8];
+                let around =
+                    [codes[7], codes[15], codes[8].saturating_sub(1), codes[3] | 0xff, codes[4] & !0xff];
+                for limit in limits.into_iter().chain(around) {
+                    let of = |(lane, code): (usize, &u32)| u32::from(*code <= limit) << lane;
+                    let expected: u32 = codes.iter().enumerate().map(of).sum();
+                    let all = bits_of_fine(&upper, &lower, limit);
+                    assert!(all.iter().all(|bits| *bits == expected), "{codes:x?} {limit:x} {all:x?}");
+                }
             }
         }
     }

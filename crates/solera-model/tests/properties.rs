@@ -55,15 +55,28 @@ fn keys() -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(0..6u64, size.clone()).prop_map(|xs| xs.iter().map(|x| x << 60).collect());
     let beyond_floats = prop::collection::vec(0..4000u64, size.clone())
         .prop_map(|xs| xs.iter().map(|x| (1 << 63) + (1 << 54) + x).collect());
-    let tiny = prop::collection::vec(0..3u64, size);
+    let tiny = prop::collection::vec(0..3u64, size.clone());
     let ends =
         prop::collection::vec(prop_oneof![Just(0), Just(1), Just(u64::MAX - 1), Just(u64::MAX)], 1..80);
     let single = any::<u64>().prop_map(|x| vec![x]);
-    prop_oneof![uniform, lognormal, clustered, dense_with_gaps, duplicates, beyond_floats, tiny, ends, single]
-        .prop_map(|mut xs: Vec<u64>| {
-            xs.sort_unstable();
-            xs
-        })
+    // Gaps of so many octaves, each equally likely: no line of 16 bits tells many of them.
+    let octaves = (1..50u32, prop::collection::vec(any::<(u32, u64)>(), size)).prop_map(|(octaves, gaps)| {
+        let gap = |(octave, within): (u32, u64)| {
+            let least = 1 << (octave % octaves);
+            least + within % least
+        };
+        let sum = |at: &mut u64, gap: u64| {
+            *at = at.saturating_add(gap);
+            Some(*at)
+        };
+        gaps.into_iter().map(gap).scan(0, sum).collect()
+    });
+    let even = prop_oneof![uniform, lognormal, clustered, dense_with_gaps];
+    let ends = prop_oneof![duplicates, beyond_floats, tiny, ends, single];
+    prop_oneof![4 => even, 5 => ends, 2 => octaves].prop_map(|mut xs: Vec<u64>| {
+        xs.sort_unstable();
+        xs
+    })
 }
 
 /// What is done to bytes that nothing should be done to.
@@ -183,14 +196,14 @@ fn plr_is_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool, TestCa
 }
 
 /// Segments as their bytes say them: the start's distance to the one before, how many equal
-/// boundaries begin it, the form, how many codes, and the line.
+/// boundaries begin it, the form (4 if positions are fine), how many codes, and the line.
 type Told = (u64, u32, u32, u32, (u16, u8, i8));
 
 fn told() -> impl Strategy<Value = Vec<Told>> {
     let gap = (0..64u32, any::<u64>()).prop_map(|(shift, gap)| 1 + (gap >> shift) / 16);
     let codes = prop_oneof![2 => 0..=16u32, 1 => 0..1000u32];
     let line = (any::<u16>(), 0..128u8, any::<i8>());
-    prop::collection::vec((gap, 1..4u32, 0..4u32, codes, line), 0..12)
+    prop::collection::vec((gap, 1..4u32, 0..5u32, codes, line), 0..12)
 }
 
 /// Slopes of every size, half of them such as lines have.
@@ -210,14 +223,22 @@ fn bytes_of_told(told: &[Told], mut word: impl FnMut() -> u16) -> Vec<u8> {
         let rank: u32 = len + same;
         // A short one has one code too many at most, and only where no other follows.
         let short = codes.min(16 + u32::from(number + 1 == told.len()));
-        let (codes, rest) = if form == 0 { (short, 0) } else { (codes, codes % 16) };
+        let (codes, form, rest) = match form {
+            0 => (short, 0, 0),
+            4 => (short, 0, 1),
+            _ => (codes, form, codes % 16),
+        };
         segments.extend(rank.to_le_bytes());
         segments.extend((words << 6 | form << 4 | rest).to_le_bytes());
         segments.extend(factor.to_le_bytes());
         segments.extend([shift, centre as u8]);
         let bits = [0, 12, 16, 10][form as usize];
         let of_rest = if rest > 0 { 1 + (rest * bits).div_ceil(16) } else { 0 };
-        words += if form == 0 { codes } else { codes / 16 * (1 + bits) + of_rest };
+        words += match (form, rest) {
+            (0, 0) => codes,
+            (0, _) => codes + codes.div_ceil(2),
+            _ => codes / 16 * (1 + bits) + of_rest,
+        };
         len = rank + codes;
     }
     let header = [len, 0, told.len() as u32, words];
@@ -514,7 +535,8 @@ proptest! {
         if damage.is_empty() {
             let starts = starts_of(&bytes, 16, 8, told.len());
             let ascend = starts.is_sorted_by(|a, b| a < b);
-            let too_long = told.last().is_some_and(|&(_, _, form, codes, _)| form == 0 && codes > 16);
+            let is_short = |form: u32| form == 0 || form == 4;
+            let too_long = told.last().is_some_and(|&(_, _, form, codes, _)| is_short(form) && codes > 16);
             prop_assert_eq!(boundaries_are_safe(&bytes, &[], anywhere)?, ascend && !too_long);
         } else {
             boundaries_are_safe(&damaged(bytes, &damage), &[], anywhere)?;

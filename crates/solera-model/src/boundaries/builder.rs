@@ -3,8 +3,9 @@
 //!
 //! It fits a line to a few boundaries (by the hull), then to four times as many while codes tell
 //! all of them apart. It compares long segments with codes of 10, 12 and 16 bits, and short ones,
-//! by bytes for each boundary. Few boundaries may be hard to tell among many that are not. Where it
-//! is known what is looked for, a bridge of wider codes leads over them.
+//! by bytes for each boundary. Fine ones must be worth it by the pace of those before: `Pace`. Few
+//! boundaries may be hard to tell among many that are not. Where it is known what is looked for, a
+//! bridge of wider codes leads over them.
 //!
 //! What must hold: every code is measured with the function that queries use. A boundary that its
 //! code does not tell well enough from its neighbours ends the segment. Work is linear in the
@@ -13,12 +14,16 @@
 //! Caller: `Boundaries`, whenever it is built from keys.
 
 use super::{
-    Below, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
+    Below, CENTRE, EPSILON, Form, Line, STEP, Segment,
     group::{Head, Width},
 };
-use crate::{hull::Hull, lanes::CODES};
+use crate::{
+    hull::Hull,
+    lanes::{CODES, fine_words},
+};
 #[cfg(test)]
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 /// A line is fitted to so many boundaries first at least and at most, and then to [`GROWTH`] times
 /// as many as before while codes tell all of them.
@@ -35,9 +40,15 @@ const TWELVE_MIN: usize = 32;
 /// for so many segments more, as long as these have no more and no less than so many.
 const ROUGH_SEGMENTS: usize = 3;
 const ROUGH_MIN: usize = 4;
+/// Where a fine segment had all positions that one can have, so many segments more are tried as
+/// fine ones first, as long as these have all, too.
+const FINE_SEGMENTS: usize = 15;
 
 /// Bytes with which a segment begins: its first boundary, and what it is.
 const START_BYTES: usize = size_of::<u64>() + size_of::<Segment>();
+
+/// Bytes of a fine segment of as many boundaries as one can have.
+const FINE_BYTES: usize = START_BYTES + fine_words(CODES) * size_of::<u16>();
 
 /// So much may be [ambiguous](Builder::ambiguous) in a segment beyond its part, where that is
 /// counted.
@@ -46,6 +57,32 @@ const SEGMENT_MISSED_MAX: f64 = 2.0;
 /// The first boundaries may use so much of what may be ambiguous among those to come: else there is
 /// room for none.
 const LENT: f64 = 1.0 / 16.0;
+
+/// How many bytes boundaries took lately.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    bytes: usize,
+    boundaries: usize,
+}
+
+impl Pace {
+    /// It tells nothing before so many boundaries, and counts about so many at most.
+    const MIN: usize = 16;
+    const MAX: usize = 512;
+
+    fn add(&mut self, coded: &Coded) {
+        self.bytes += coded.bytes();
+        self.boundaries += coded.count + 1;
+        if self.boundaries > Pace::MAX {
+            (self.bytes, self.boundaries) = (self.bytes / 2, self.boundaries / 2);
+        }
+    }
+
+    /// Whether so many boundaries lately took at least so many bytes.
+    fn is_at_least(self, bytes: usize, boundaries: usize) -> bool {
+        self.boundaries >= Pace::MIN && self.bytes * boundaries >= bytes * self.boundaries
+    }
+}
 
 /// What boundaries are cut into.
 pub(super) struct Builder<'k> {
@@ -66,6 +103,7 @@ pub(super) struct Builder<'k> {
     /// The form that is taken without a look at others where boundaries are rough, and for how many
     /// segments.
     rough: Option<(Form, usize)>,
+    pace: Pace,
     /// How much may be ambiguous on average over a segment with codes of 10 bits.
     of_ten_mean_max: f64,
     /// A line is fitted to so many boundaries first: twice what the last segment took. Where
@@ -122,9 +160,14 @@ impl Coded {
         Coded { form, line, words: Vec::new(), count: 0, ambiguity: 0.0, missed: Vec::new() }
     }
 
+    /// Bytes, with the boundary that begins it.
+    fn bytes(&self) -> usize {
+        START_BYTES + self.words.len() * size_of::<u16>()
+    }
+
     /// Bytes for each of its boundaries, with the one that begins it.
     fn bytes_each(&self) -> f64 {
-        (START_BYTES + self.words.len() * size_of::<u16>()) as f64 / (self.count + 1) as f64
+        self.bytes() as f64 / (self.count + 1) as f64
     }
 }
 
@@ -147,6 +190,7 @@ impl<'k> Builder<'k> {
             missed: Vec::new(),
             even: below.is_some().then_some(Width::Ten),
             rough: None,
+            pace: Pace::default(),
             of_ten_mean_max,
             window: WINDOW,
             lines: Lines::new(),
@@ -205,7 +249,11 @@ impl<'k> Builder<'k> {
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
         self.missed.extend(&coded.missed);
-        self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
+        self.pace.add(&coded);
+        // How far a line goes is not told by fine positions.
+        if coded.form != Form::Fine {
+            self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
+        }
         first + coded.count
     }
 
@@ -249,10 +297,15 @@ impl<'k> Builder<'k> {
         if let Some((form, left)) = self.rough.filter(|(_, left)| *left > 0 && first < limit) {
             self.rough = Some((form, left - 1));
             let again = match form {
-                Form::Short => self.short(first, limit),
+                Form::Short => self.short(Form::Short, first, limit),
+                Form::Fine => self.fine(first, limit),
                 Form::Long(width) => self.long(width, first, limit),
             };
-            if (ROUGH_MIN..=WINDOW_MIN).contains(&again.count) {
+            let is_as_before = match form {
+                Form::Fine => again.count == CODES && self.pace.is_at_least(FINE_BYTES, CODES + 1),
+                _ => (ROUGH_MIN..=WINDOW_MIN).contains(&again.count),
+            };
+            if is_as_before {
                 return again;
             }
         }
@@ -260,13 +313,18 @@ impl<'k> Builder<'k> {
         self.rough = None;
         // Where codes of 12 bits do not reach as far as there are boundaries, others may.
         if first + coded.count < limit && coded.count < TWELVE_MIN {
-            for other in [self.long(Width::Sixteen, first, limit), self.short(first, limit)] {
+            for other in [self.long(Width::Sixteen, first, limit), self.short(Form::Short, first, limit)] {
                 if other.bytes_each() < coded.bytes_each() {
                     coded = other;
                 }
             }
             if coded.form != Form::Long(Width::Twelve) && coded.count <= WINDOW_MIN {
                 self.rough = Some((coded.form, ROUGH_SEGMENTS));
+            }
+            if let Some(fine) = self.worth_it(&coded, first, limit) {
+                self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
+                self.rough = (fine.count == CODES).then_some((Form::Fine, FINE_SEGMENTS));
+                return fine;
             }
         }
         if coded.form == Form::Long(Width::Twelve) {
@@ -279,6 +337,19 @@ impl<'k> Builder<'k> {
             }
         }
         coded
+    }
+
+    /// The fine segment in place of `other`, if that is worth it: if the boundaries that it has
+    /// beyond those of `other` take fewer bytes each than boundaries did lately.
+    fn worth_it(&self, other: &Coded, first: usize, limit: usize) -> Option<Coded> {
+        let is_worth = |bytes: usize, count: usize| {
+            let more = count.checked_sub(other.count).filter(|more| *more > 0);
+            more.is_some_and(|more| self.pace.is_at_least(bytes.saturating_sub(other.bytes()), more))
+        };
+        let most = CODES.min(limit - first);
+        let could_be = is_worth(START_BYTES + fine_words(most) * size_of::<u16>(), most);
+        let fine = could_be.then(|| self.short(Form::Fine, first, limit))?;
+        is_worth(fine.bytes(), fine.count).then_some(fine)
     }
 
     /// A long segment of as many boundaries, from rank `first` on and up to `limit`, as some line
@@ -354,19 +425,33 @@ impl<'k> Builder<'k> {
         self.looks.set(self.looks.get() + _boundaries);
     }
 
-    /// The longest short segment.
-    fn short(&self, first: usize, limit: usize) -> Coded {
-        let limit = limit.min(first + CODES);
+    /// The fine segment of as many boundaries as one can have, or none.
+    fn fine(&self, first: usize, limit: usize) -> Coded {
+        if first + CODES > limit {
+            return Coded::none(Form::Fine, Line::default());
+        }
+        self.longest(Form::Fine, first, CODES..=CODES)
+    }
+
+    /// The longest segment of positions.
+    fn short(&self, form: Form, first: usize, limit: usize) -> Coded {
+        self.longest(form, first, 1..=CODES.min(limit - first))
+    }
+
+    /// The longest segment of positions, of so many boundaries.
+    fn longest(&self, form: Form, first: usize, counts: RangeInclusive<usize>) -> Coded {
         let line_of = |count: usize| {
             let span = self.keys[first + count - 1] - self.keys[first - 1];
-            Line::new((SHORT_STEPS - 1) as f64 / span as f64, 0.0)
+            Line::new((form.steps() - 1) as f64 / span as f64, 0.0)
         };
         // Steps get coarser with every boundary more.
-        let (mut low, mut high, mut best) = (1, limit - first, Coded::none(Form::Short, Line::default()));
+        let (mut low, mut high, mut best) =
+            (*counts.start(), *counts.end(), Coded::none(form, Line::default()));
+        // Mostly all are told by fine positions.
+        let mut middle = if form == Form::Fine { high } else { low.midpoint(high) };
         while low <= high {
-            let middle = low.midpoint(high);
             let line = line_of(middle);
-            match self.positions(line, first, first + middle) {
+            match self.positions(form, line, first, first + middle) {
                 Some((ambiguity, missed)) => {
                     (best.line, best.count, best.ambiguity) = (line, middle, ambiguity);
                     best.missed.clear();
@@ -376,10 +461,21 @@ impl<'k> Builder<'k> {
                 }
                 None => high = middle - 1,
             }
+            middle = low.midpoint(high);
         }
         let start = self.keys[first - 1];
-        let steps = |key: &u64| best.line.steps(key - start) as u16;
-        best.words = self.keys[first..first + best.count].iter().map(steps).collect();
+        let keys = &self.keys[first..first + best.count];
+        if form == Form::Fine {
+            let steps = |key: &u64| best.line.steps(key - start) as u32;
+            let of_two = |pair: &[u64]| {
+                let lower = |key: &u64| steps(key) as u16 & 0xff;
+                lower(&pair[0]) | pair.get(1).map_or(0, lower) << 8
+            };
+            best.words = keys.iter().map(|key| (steps(key) >> 8) as u16).collect();
+            best.words.extend(keys.chunks(2).map(of_two));
+        } else {
+            best.words = keys.iter().map(|key| best.line.steps(key - start) as u16).collect();
+        }
         best
     }
 
@@ -387,19 +483,19 @@ impl<'k> Builder<'k> {
     /// enough from their neighbours by positions on a short segment's line: then what is
     /// [ambiguous](Builder::ambiguous) below all, and below which something is, a bit for each, the
     /// first the lowest.
-    fn positions(&self, line: Line, first: usize, end: usize) -> Option<(f64, u32)> {
+    fn positions(&self, form: Form, line: Line, first: usize, end: usize) -> Option<(f64, u32)> {
         self.looked_at(end - first);
         let start = self.keys[first - 1];
         let (mut ambiguity, mut missed) = (0.0, 0);
         let (mut before, allowed) = (0, self.allowed(first, end - first));
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
-            if steps >= SHORT_STEPS || steps <= before {
+            if steps >= form.steps() || steps <= before {
                 return None;
             }
             let floor = self.floor(line, start, i);
             let ambiguous = self.ambiguous(line, start, i, steps, floor, allowed - ambiguity);
-            if ambiguous > self.ambiguity_max(Form::Short) {
+            if ambiguous > self.ambiguity_max(form) {
                 return None;
             }
             before = steps;

@@ -10,10 +10,10 @@
 //!
 //! Callers: `index::learned::{nodes, clusters}` in `solera`, for an index in a table.
 
-use super::{Boundaries, Form, LEN_MAX, Line, Segment};
+use super::{Boundaries, FINE, Form, LEN_MAX, Line, Segment};
 use crate::{
     bytes::{Fields, Malformed, descent, part},
-    lanes::{CODES, Lanes, WIDE_WORDS, group_words},
+    lanes::{CODES, Lanes, WIDE_WORDS, fine_words, group_words},
     stree::STree,
 };
 
@@ -38,7 +38,9 @@ impl Boundaries {
     /// signed). Of the second number the lowest 4 bits say how many codes the last group has beyond
     /// full ones, and the 2 bits above whether there are no groups (0), or which their codes' width
     /// is: 12 bits (1), 16 (2) or 10 (3); the others are the number of the segment's first word.
-    /// Its words end where those of the next segment begin.
+    /// Its words end where those of the next segment begin. Where there are no groups, the lowest 4
+    /// bits say whether positions have 16 bits (0) or 24 (1). Those of 24 are a word each for the
+    /// upper bits, then words of two for the lower bits.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let words = &self.words[..self.words.len() - WIDE_WORDS];
         out.reserve(16 + self.segments.len() * (8 + SEGMENT) + words.len() * 2);
@@ -146,7 +148,12 @@ impl Segment {
     fn count_of(self, words: usize) -> Option<usize> {
         let rest = self.rest();
         let group = match self.form() {
-            Form::Short => return (rest == 0 && words <= CODES).then_some(words),
+            Form::Short => return (words <= CODES).then_some(words),
+            Form::Fine => {
+                let count = words * 2 / 3;
+                let is_of_count = rest == FINE && count <= CODES && words == fine_words(count);
+                return is_of_count.then_some(count);
+            }
             Form::Long(width) => group_words(width.bits()),
         };
         let full = words.checked_sub(Segment::words_of_rest(rest, group))?;
@@ -180,7 +187,7 @@ mod tests {
         }
         let boundaries = Boundaries::new(&keys, |i| i == 2);
         let longs = [Width::Ten, Width::Twelve, Width::Sixteen].map(Form::Long);
-        for form in longs.into_iter().chain([Form::Short]) {
+        for form in longs.into_iter().chain([Form::Short, Form::Fine]) {
             let of_form = boundaries.segments.iter().position(|segment| segment.form() == form);
             assert!(of_form.is_some(), "{form:?}");
         }
@@ -236,12 +243,13 @@ mod tests {
     #[test]
     fn words_that_are_not_those_of_the_codes_are_refused() {
         let what = "as many words as the segment's codes have";
-        for form in
-            [Form::Short, Form::Long(Width::Ten), Form::Long(Width::Twelve), Form::Long(Width::Sixteen)]
-        {
+        let longs = [Width::Ten, Width::Twelve, Width::Sixteen].map(Form::Long);
+        for form in longs.into_iter().chain([Form::Short, Form::Fine]) {
             let number = first_of(form);
-            // Whether or not one code more takes a word more, ranks do not add up to it.
-            refused(|segments| segments[number].codes ^= 1);
+            // Whether or not one code more takes a word more, ranks do not add up to it. Of
+            // positions nothing but 0 and 1 stands there.
+            let other = if matches!(form, Form::Long(_)) { 1 } else { 2 };
+            refused(|segments| segments[number].codes ^= other);
             let moved = refused(|segments| segments[number + 1].codes += 1 << 6);
             assert!(moved == (number, what) || moved.0 == number + 1, "{form:?}: {moved:?}");
             assert_eq!(refused(|segments| segments[number + 1].codes |= 1 << 31).1, what, "{form:?}");
@@ -250,8 +258,18 @@ mod tests {
         assert_eq!(first, (0, "a segment that begins with the first word"));
         let last = boundaries().segments.len() - 1;
         assert_eq!(refused(|segments| segments[last].codes |= 1 << 31), (last - 1, what));
-        let seventeen = Segment { codes: 0, ..boundaries().segments[0] };
-        assert_eq!((seventeen.count_of(16), seventeen.count_of(17)), (Some(16), None));
+        let short = Segment { codes: 0, ..boundaries().segments[0] };
+        assert_eq!((short.count_of(16), short.count_of(17)), (Some(16), None));
+        // Two fine positions take three words; no number of them takes one, four or 25.
+        let fine = Segment { codes: 1, ..short };
+        let counts = [0, 1, 2, 3, 4, 5, 6, 23, 24, 25, 26].map(|words| fine.count_of(words));
+        let expected =
+            [Some(0), None, Some(1), Some(2), None, Some(3), Some(4), Some(15), Some(16), None, None];
+        assert_eq!(counts, expected);
+        for rest in 2..16 {
+            let neither = Segment { codes: rest, ..short };
+            assert!((0..40).all(|words| neither.count_of(words).is_none()), "{rest}");
+        }
     }
 
     #[test]
