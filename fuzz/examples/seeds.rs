@@ -121,18 +121,30 @@ impl Corpora<'_> {
         Ok(())
     }
 
-    /// A learned index whose boundaries lie in clusters.
-    fn clusters(&mut self) -> Outcome {
+    /// A learned index whose boundaries lie in clusters, and one with positions of 24 bits.
+    fn forms_of_learned(&mut self) -> Outcome {
         let stem = |n: u64| (n / 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut keys: Vec<[u8; 8]> = (0..300).map(|n| stem(n).wrapping_add(n % 9).to_be_bytes()).collect();
-        keys.sort_unstable();
+        let in_runs = (0..300).map(|n| stem(n).wrapping_add(n % 9)).collect();
+        self.learned(in_runs, "clusters, ")?;
+        // Gaps of all sizes, each octave equally likely.
+        let next = |at: &mut u64, n| {
+            *at += 1 << (Random::new(n).next() % 30);
+            Some(*at)
+        };
+        self.learned((0..300).scan(0, next).collect(), " fine)")
+    }
+
+    /// The learned index of these keys, each a block; what is told of its form has this in it.
+    fn learned(&mut self, mut numbers: Vec<u64>, told: &str) -> Outcome {
+        numbers.sort_unstable();
+        let keys: Vec<[u8; 8]> = numbers.into_iter().map(u64::to_be_bytes).collect();
         let (mut separators, mut last_keys) = (Separators::new(), LastKeys::new(keys.len() as u64));
         for pair in keys.windows(2) {
             separators.push_between(&pair[0], &pair[1]);
             last_keys.push([pair[0]]);
         }
         let built = Index::build(IndexKind::Learned, 1, &separators, Some(&last_keys));
-        assert!(built.describe().is_some_and(|form| form.starts_with("clusters")), "{:?}", built.describe());
+        assert!(built.describe().is_some_and(|form| form.contains(told)), "{:?}", built.describe());
         let mut bytes = [&(keys.len() as u32).to_le_bytes()[..3], &[1]].concat();
         built.encode(&separators, &mut bytes);
         self.add("index", &bytes)
@@ -230,7 +242,7 @@ fn main() -> Outcome {
     }
     corpora.blocks()?;
     corpora.indexes()?;
-    corpora.clusters()?;
+    corpora.forms_of_learned()?;
     corpora.models()?;
     corpora.values()?;
     corpora.traces()?;

@@ -75,6 +75,21 @@ fn keys_in_runs() -> impl Iterator<Item = Vec<u8>> {
     (0..1000).map(key)
 }
 
+/// Keys whose learned index has positions of 24 bits: gaps of all sizes up to 2^30, each octave
+/// equally likely.
+fn keys_in_octaves() -> impl Iterator<Item = Vec<u8>> {
+    let mixed = |x: u64| {
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    let next = move |at: &mut u64, n: u64| {
+        *at += 1 << (mixed(n * 0x9e37_79b9_7f4a_7c15) % 30);
+        Some(at.to_be_bytes().to_vec())
+    };
+    (1..=1000).scan(0, next)
+}
+
 /// Makes the database. Every kind of entry and every kind of index is in a table, and every
 /// operation in the log.
 fn build() -> MemFs {
@@ -101,6 +116,12 @@ fn build() -> MemFs {
         runs.put(&key, b"in a run").unwrap();
     }
     runs.flush().unwrap();
+    let octaves = KeyspaceOptions::new().layout(layout(IndexKind::Learned));
+    let octaves = db.keyspace_with("octaves", octaves).unwrap();
+    for key in keys_in_octaves() {
+        octaves.put(&key, b"in a gap").unwrap();
+    }
+    octaves.flush().unwrap();
     // What follows stays in the log.
     write_all_kinds(&db, "log");
     apart.put(b"later", [b'y'; 60]).unwrap();
@@ -197,6 +218,25 @@ fn the_golden_database_is_read_and_checked() {
         }
         assert_eq!(keyspace.iter().count(), keys(index).len());
     }
+    for (name, keys) in
+        [("runs", keys_in_runs().collect::<Vec<_>>()), ("octaves", keys_in_octaves().collect())]
+    {
+        let keyspace = db.keyspace(name).unwrap();
+        for key in &keys {
+            assert!(keyspace.get(key).unwrap().is_some(), "{name}");
+        }
+        assert_eq!(keyspace.iter().count(), keys.len());
+    }
+    let fs: Arc<dyn Fs> = Arc::new(fs);
+    let dumped = |name: &String| {
+        let mut text = Vec::new();
+        solera::inspect::dump(&fs, &Path::new(DIR).join(name), &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let tables: Vec<String> = golden().into_keys().filter(|name| name.ends_with(".table")).collect();
+    let [.., runs, octaves] = &tables[..] else { panic!("{tables:?}") };
+    assert!(dumped(runs).contains("index form: clusters"), "{}", dumped(runs));
+    assert!(dumped(octaves).contains(" fine)"), "{}", dumped(octaves));
     let apart = db.keyspace("apart").unwrap();
     let get = |key: &[u8]| apart.get_entry(key).unwrap();
     assert_eq!(get(b"in the log"), entry(&[b'v'; 50], None));

@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// Keys of a subject, and how many kinds of them there are.
 const KEYS: u64 = 700;
-const FAMILIES: u64 = 6;
+const FAMILIES: u64 = 7;
 
 /// A table and what it holds.
 pub(super) struct Subject {
@@ -239,6 +239,11 @@ pub(super) fn key(family: u64, n: u64, random: &mut Random) -> Vec<u8> {
         // Runs of keys that are far from each other, as (hash, line).
         4 => [((n / 40) as u32).wrapping_mul(0x9e37_79b9).to_be_bytes(), (n as u32 % 40).to_be_bytes()]
             .concat(),
+        // Gaps of all sizes, each octave equally likely, as in words: positions of 24 bits.
+        6 => {
+            let gap = |at: u64| 1 << (Random::new(at).next() % 30);
+            (0..=n).map(gap).sum::<u64>().to_be_bytes().to_vec()
+        }
         3 => format!("a long common beginning, then a number: {:09}", n * 13).into_bytes(),
         _ => format!("user/{}/{}/{}", n % 7, "x".repeat((n % 30) as usize), random.below(1000)).into_bytes(),
     }

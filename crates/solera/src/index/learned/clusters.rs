@@ -442,7 +442,11 @@ impl Clusters {
         let followers: usize = self.counts.iter().map(|count| usize::from(count >> 1)).sum();
         let (stems, segments) = (self.stems.len(), self.stems.segments());
         let heads = self.numbers.heads.describe();
-        format!("{followers} separators behind {stems} stems, heads of {heads}, {segments} segments")
+        let fine = match self.stems.fine_segments() {
+            0 => String::new(),
+            fine => format!(" ({fine} fine)"),
+        };
+        format!("{followers} separators behind {stems} stems, heads of {heads}, {segments} segments{fine}")
     }
 
     /// Separators.

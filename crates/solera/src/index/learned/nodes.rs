@@ -281,13 +281,17 @@ impl Nodes {
         self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + self.heads.lines()
     }
 
-    /// What heads are, how many segments there are, and how many separators do not go by heads
-    /// alone.
+    /// What heads are, how many segments there are, those with positions of 24 bits apart, and how
+    /// many separators do not go by heads alone.
     pub(super) fn describe(&self) -> String {
         let heads = self.heads.describe();
         let segments: usize = self.nodes.iter().map(|node| node.boundaries.segments()).sum();
+        let fine: usize = self.nodes.iter().map(|node| node.boundaries.fine_segments()).sum();
+        let fine = if fine > 0 { format!(" ({fine} fine)") } else { String::new() };
         let (nodes, grouped) = (self.nodes.len(), self.grouped);
-        format!("heads of {heads}, {segments} segments in {nodes} nodes, {grouped} separators in groups")
+        format!(
+            "heads of {heads}, {segments} segments{fine} in {nodes} nodes, {grouped} separators in groups"
+        )
     }
 
     /// Separators.
