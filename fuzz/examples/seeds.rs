@@ -125,27 +125,29 @@ impl Corpora<'_> {
     fn forms_of_learned(&mut self) -> Outcome {
         let stem = |n: u64| (n / 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let in_runs = (0..300).map(|n| stem(n).wrapping_add(n % 9)).collect();
-        self.learned(in_runs, "clusters, ")?;
+        self.learned(in_runs, 1, "clusters, ")?;
         // Gaps of all sizes, each octave equally likely.
         let next = |at: &mut u64, n| {
-            *at += 1 << (Random::new(n).next() % 30);
+            *at += 1 << (Random::new(n).next() % 20);
             Some(*at)
         };
-        self.learned((0..300).scan(0, next).collect(), " fine)")
+        self.learned((0..1000).scan(0, next).collect(), 10, " fine)")
     }
 
-    /// The learned index of these keys, each a block; what is told of its form has this in it.
-    fn learned(&mut self, mut numbers: Vec<u64>, told: &str) -> Outcome {
+    /// The learned index of blocks of so many of these keys; what is told of its form has this in
+    /// it.
+    fn learned(&mut self, mut numbers: Vec<u64>, keys_each: usize, told: &str) -> Outcome {
         numbers.sort_unstable();
         let keys: Vec<[u8; 8]> = numbers.into_iter().map(u64::to_be_bytes).collect();
         let (mut separators, mut last_keys) = (Separators::new(), LastKeys::new(keys.len() as u64));
-        for pair in keys.windows(2) {
-            separators.push_between(&pair[0], &pair[1]);
-            last_keys.push([pair[0]]);
+        for end in (keys_each..keys.len()).step_by(keys_each) {
+            separators.push_between(&keys[end - 1], &keys[end]);
+            last_keys.push(&keys[end - keys_each.min(8)..end]);
         }
         let built = Index::build(IndexKind::Learned, 1, &separators, Some(&last_keys));
         assert!(built.describe().is_some_and(|form| form.contains(told)), "{:?}", built.describe());
-        let mut bytes = [&(keys.len() as u32).to_le_bytes()[..3], &[1]].concat();
+        let blocks = keys.len().div_ceil(keys_each) as u32;
+        let mut bytes = [&blocks.to_le_bytes()[..3], &[1]].concat();
         built.encode(&separators, &mut bytes);
         self.add("index", &bytes)
     }

@@ -241,7 +241,7 @@ pub(super) fn key(family: u64, n: u64, random: &mut Random) -> Vec<u8> {
             .concat(),
         // Gaps of all sizes, each octave equally likely, as in words: positions of 24 bits.
         6 => {
-            let gap = |at: u64| 1 << (Random::new(at).next() % 30);
+            let gap = |at: u64| 1 << (Random::new(at).next() % 20);
             (0..=n).map(gap).sum::<u64>().to_be_bytes().to_vec()
         }
         3 => format!("a long common beginning, then a number: {:09}", n * 13).into_bytes(),
