@@ -33,6 +33,7 @@ use front_coded::FrontCoded;
 use heads::Heads;
 use nodes::Nodes;
 use spelling::Spelling;
+use std::cmp::Ordering;
 
 /// Of separators that have more bytes than this on average, beyond what all share, nodes are
 /// compared with other forms however few bytes they take.
@@ -45,7 +46,10 @@ const NEIGHBOURS: usize = 160;
 const PART_OF: usize = 2;
 /// Where nodes of a few separators take so many times [`NODES_BYTES`], they are not built of all
 /// samples.
-const HOPELESS: f64 = 3.0;
+const HOPELESS: f64 = 2.0;
+/// The same where spelled nodes of a few separators of long text take so many times the bytes of
+/// front-coded ones.
+const HOPELESS_SPELLED: f64 = 1.5;
 /// How letters follow each other is counted around so many separators at least, if there are as
 /// many.
 const SPELLED: usize = 2048;
@@ -59,7 +63,7 @@ const CLUSTERS_ONE_IN: [f64; 3] = [ASTRAY_ONE_IN, 4.0 * ASTRAY_ONE_IN, f64::INFI
 /// A part of a table asks for nodes that send so many times fewer keys too far, at most.
 const HINT_MAX: f64 = 8.0;
 /// Nodes that take more bytes a separator, and beyond them, are compared with other forms.
-const NODES_BYTES: f64 = 3.0;
+const NODES_BYTES: f64 = 3.5;
 const NODES_BYTES_MIN: f64 = 256.0;
 /// A form is large if it takes more than this part of the bytes of separators in their order.
 const LARGE: f64 = 0.45;
@@ -168,6 +172,18 @@ struct Offer {
     trained: Trained,
 }
 
+impl Offer {
+    /// The one that costs least is less. Those that take much of what separators in their order do
+    /// are more, and of these the one that takes least is less.
+    fn compare(&self, other: &Offer) -> Ordering {
+        let of_alike = match self.is_large {
+            true => self.bytes.total_cmp(&other.bytes),
+            false => self.price.total_cmp(&other.price),
+        };
+        self.is_large.cmp(&other.is_large).then(of_alike)
+    }
+}
+
 /// The forms that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -239,13 +255,27 @@ impl Ground<'_> {
         made.expect("nodes can be made of all")
     }
 
-    /// Nodes of a few neighbours from everywhere, if they take so much that others are sure to cost
-    /// less.
+    /// A few neighbours from everywhere.
+    fn few(&self) -> (Separators, Option<LastKeys>) {
+        self.part(SAMPLES, NEIGHBOURS / SAMPLES)
+    }
+
+    /// Nodes of a few separators, if they take so much that others are sure to cost less.
     fn hopeless_nodes(&self) -> Option<Offer> {
-        let few = self.part(SAMPLES, NEIGHBOURS / SAMPLES);
+        let few = self.few();
         let few = self.of_part(&few);
         let tried = few.tried(None, ASTRAY_ONE_IN);
         few.is_hopeless(&tried.form).then(|| few.offer(Way::Nodes, tried))
+    }
+
+    /// Spelled nodes. None of long text, where front-coded separators are sure to take fewer bytes.
+    fn spelled(&self, spelling: &Spelling, front_coded: Option<&Offer>) -> Option<Trained> {
+        let few = front_coded.filter(|_| !self.is_short()).map(|front_coded| (self.few(), front_coded.bytes));
+        let is_hopeless = few.is_some_and(|(few, bytes)| {
+            let few = self.of_part(&few);
+            few.bytes_each(&few.tried(Some(spelling), ASTRAY_ONE_IN).form) > HOPELESS_SPELLED * bytes
+        });
+        (!is_hopeless).then(|| self.tried(Some(spelling), ASTRAY_ONE_IN))
     }
 
     /// Whether nodes like these of a few separators need not be built of more.
@@ -284,12 +314,12 @@ impl Ground<'_> {
         LARGE * Sorted::halved_bytes(self.separators) as f64 / self.separators.len() as f64
     }
 
-    /// These nodes and all other forms, the one that costs least first; those that take much of
-    /// what separators in their order do come last, the one that takes least first.
+    /// These nodes and all other forms, the best first.
     fn by_cost(&self, spelling: Option<&Spelling>, nodes: Offer) -> Vec<Offer> {
         let exact = |form| Trained { form, astray: 0, one_in: ASTRAY_ONE_IN };
         let offer = |way, trained: Option<Trained>| trained.map(|trained| self.offer(way, trained));
-        let spelled = spelling.map(|spelling| self.tried(Some(spelling), ASTRAY_ONE_IN));
+        let front_coded = offer(Way::FrontCoded, self.front_coded().map(exact));
+        let spelled = spelling.and_then(|spelling| self.spelled(spelling, front_coded.as_ref()));
         let spelled = offer(Way::Spelled, spelled);
         // Long text has no clusters, nor has such that its spelling makes even.
         let may_cluster = self.is_short() && spelled.as_ref().is_none_or(|spelled| spelled.is_large);
@@ -299,14 +329,10 @@ impl Ground<'_> {
             offer(Way::Clusters, clusters(None)),
             offer(Way::SpelledClusters, spelling.and_then(|spelling| clusters(Some(spelling)))),
             spelled,
-            offer(Way::FrontCoded, self.front_coded().map(exact)),
+            front_coded,
         ];
         let mut offers: Vec<Offer> = forms.into_iter().flatten().collect();
-        offers.sort_by(|a, b| {
-            let is_cheaper =
-                if a.is_large { a.bytes.total_cmp(&b.bytes) } else { a.price.total_cmp(&b.price) };
-            a.is_large.cmp(&b.is_large).then(is_cheaper)
-        });
+        offers.sort_by(Offer::compare);
         offers
     }
 
@@ -758,12 +784,15 @@ mod tests {
         }
         let ground = Ground { separators: &separators, last_keys: Some(&last_keys), of: separators.len() };
         let spelling = spelling_of(&separators, &last_keys);
-        let nodes = ground.offer(Way::Nodes, ground.tried(None, ASTRAY_ONE_IN));
-        let offers = ground.by_cost(spelling.as_ref(), nodes);
+        let nodes = || ground.offer(Way::Nodes, ground.tried(None, ASTRAY_ONE_IN));
+        let mut offers = ground.by_cost(spelling.as_ref(), nodes());
+        // Spelled nodes would take far more than front-coded separators, so none are made.
+        assert!(offers.iter().all(|offer| offer.way != Way::Spelled) && offers[0].way == Way::FrontCoded);
+        offers.push(ground.offer(Way::Spelled, ground.tried(spelling.as_ref(), ASTRAY_ONE_IN)));
+        offers.sort_by(Offer::compare);
         let large: Vec<f64> = offers.iter().filter(|offer| offer.is_large).map(|offer| offer.bytes).collect();
         assert!(large.len() >= 2 && large.is_sorted(), "{large:?}");
         assert!(offers.iter().is_sorted_by_key(|offer| offer.is_large));
-        assert!(offers.iter().any(|offer| offer.way == Way::Spelled), "{large:?}");
     }
 
     #[test]

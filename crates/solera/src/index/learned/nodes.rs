@@ -329,16 +329,19 @@ impl Known {
     }
 
     /// How many of the last keys below a separator are not below this head; `None` if that are all.
-    /// `keys` are these, [`KEPT_MAX`] at most, the last one first. Each is asked for its head once.
+    /// `keys` are these, [`KEPT_MAX`] at most, the last one first, whose head is `last`. Each other
+    /// one is asked for its head once.
     fn not_below<'k>(
         &mut self,
         i: usize,
-        from: u64,
+        (from, last): (u64, u64),
         keys: impl Iterator<Item = &'k [u8]>,
         head: impl Fn(&[u8]) -> u64,
     ) -> Option<usize> {
         if self.of[i] == 0 {
-            self.heads.push(([0; KEPT_MAX], 0));
+            let mut known = [0; KEPT_MAX];
+            known[0] = last;
+            self.heads.push((known, 1));
             self.of[i] = self.heads.len() as u32;
         }
         let (known, count) = &mut self.heads[self.of[i] as usize - 1];
@@ -392,9 +395,9 @@ impl Node {
         // all.
         let known = RefCell::new(Known::new(heads.len()));
         let from = |i: usize, from: u64| {
-            let last_keys = last_keys?;
+            let (last_keys, floors) = last_keys.zip(floors.as_ref())?;
             let keys = last_keys.backwards(range.start + i);
-            known.borrow_mut().not_below(i, from, keys, floor)
+            known.borrow_mut().not_below(i, (from, floors[i]), keys, floor)
         };
         // Of what is looked for below those that have the head of the last key, another head tells,
         // or it is compared; or it is sent too far, where that is few keys.

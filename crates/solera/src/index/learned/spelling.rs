@@ -29,6 +29,71 @@ const WHOLE: u64 = u8::MAX as u64;
 /// Bits by which what is left is divided.
 const SHIFT: u32 = u8::BITS;
 
+/// How often each letter follows each other one in some texts.
+struct Followers {
+    /// Which letter a byte is, from 1 on, as they came first; 0 if it is none.
+    letters: [u8; 256],
+    /// How often each of 256 bytes comes first in a text; then behind each letter.
+    behind: Vec<u32>,
+    /// How many texts are empty; then how many end with each letter.
+    ended: Vec<u32>,
+}
+
+impl Followers {
+    /// `None` if the texts have too many letters: numbers say so within a few keys.
+    fn of<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Option<Followers> {
+        let mut followers = Followers { letters: [0; 256], behind: vec![0; 256], ended: vec![0] };
+        for text in texts {
+            followers.count(text);
+            if followers.letters() > LETTERS_MAX {
+                return None;
+            }
+        }
+        Some(followers)
+    }
+
+    fn count(&mut self, text: &[u8]) {
+        let mut letter = 0;
+        for &byte in looked_at(text) {
+            self.behind[letter << u8::BITS | usize::from(byte)] += 1;
+            letter = usize::from(self.letters[usize::from(byte)]);
+            if letter == 0 {
+                letter = self.ended.len();
+                self.letters[usize::from(byte)] = letter as u8;
+                self.behind.resize(self.behind.len() + 256, 0);
+                self.ended.push(0);
+            }
+        }
+        self.ended[letter] += u32::from(text.len() < LOOKED_AT);
+    }
+
+    /// Letters.
+    fn letters(&self) -> usize {
+        self.ended.len() - 1
+    }
+
+    /// How often each byte comes.
+    fn times(&self) -> [usize; 256] {
+        let mut times = [0; 256];
+        for row in self.behind.chunks(256) {
+            times.iter_mut().zip(row).for_each(|(times, more)| *times += *more as usize);
+        }
+        times
+    }
+
+    /// The beginning (`None`) and each letter: how often each byte follows it, and a text's end.
+    fn rows(&self) -> impl Iterator<Item = (Option<u8>, &[u32], u32)> {
+        let row = |number: usize| (&self.behind[number << u8::BITS..][..256], self.ended[number]);
+        let letters = (0..=u8::MAX).filter(|byte| self.letters[usize::from(*byte)] > 0);
+        let of_letter = move |letter: u8| {
+            let (behind, ended) = row(self.letters[usize::from(letter)].into());
+            (Some(letter), behind, ended)
+        };
+        let (behind, ended) = row(0);
+        std::iter::once((None, behind, ended)).chain(letters.map(of_letter))
+    }
+}
+
 /// A monotone map from bytes to numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spelling {
@@ -46,28 +111,16 @@ pub(super) struct Spelling {
 impl Spelling {
     /// How the letters of these texts follow each other. `None` if there are few texts or many
     /// letters.
-    pub(super) fn of<'t>(
-        texts: impl Iterator<Item = &'t [u8]> + Clone,
-        separators: usize,
-    ) -> Option<Spelling> {
+    pub(super) fn of<'t>(texts: impl Iterator<Item = &'t [u8]>, separators: usize) -> Option<Spelling> {
         if separators < SEPARATORS_MIN {
             return None;
         }
-        let looked_at = |text: &'t [u8]| &text[..text.len().min(LOOKED_AT)];
-        let (mut times, mut count) = ([0usize; 256], 0);
-        for text in texts.clone() {
-            for &byte in looked_at(text) {
-                count += usize::from(times[usize::from(byte)] == 0);
-                times[usize::from(byte)] += 1;
-            }
-            // Numbers say so within a few keys.
-            if count > LETTERS_MAX {
-                return None;
-            }
-        }
+        let followers = Followers::of(texts)?;
+        let count = followers.letters();
         if count < 2 {
             return None;
         }
+        let times = followers.times();
         let is_letter = times.map(|times| times > 0);
         let mut below = 0;
         let digits = is_letter.map(|is| {
@@ -88,16 +141,12 @@ impl Spelling {
             .enumerate()
             .for_each(|(row, (_, digit))| row_behind[usize::from(*digit)] = 1 + row as u8);
         let mut counts = vec![0u32; (rows + 2) * (count + 1)];
-        for text in texts {
-            let mut row = 0;
-            for &byte in looked_at(text) {
-                let digit = usize::from(digits[usize::from(byte)]);
-                counts[row * (count + 1) + 1 + digit] += 1;
-                row = usize::from(row_behind[digit]);
-            }
-            if text.len() < LOOKED_AT {
-                counts[row * (count + 1)] += 1;
-            }
+        for (letter, behind, ended) in followers.rows() {
+            let row = letter.map_or(0, |letter| row_behind[usize::from(digits[usize::from(letter)])]);
+            let row = &mut counts[usize::from(row) * (count + 1)..][..count + 1];
+            row[0] += ended;
+            let of_letters = behind.iter().zip(&is_letter).filter(|(_, is)| **is).map(|(times, _)| times);
+            row[1..].iter_mut().zip(of_letters).for_each(|(count, times)| *count += times);
         }
         let slots = counts.chunks(count + 1).flat_map(slots_of).collect();
         Some(Spelling::new(digits, &row_behind, slots))
@@ -159,7 +208,7 @@ impl Spelling {
     #[inline]
     pub(super) fn number(&self, text: &[u8]) -> u64 {
         let (mut low, mut left, mut row) = (0u64, u64::MAX, 0);
-        for &byte in &text[..text.len().min(LOOKED_AT)] {
+        for &byte in looked_at(text) {
             let digit = self.digits[usize::from(byte)];
             let unit = left >> SHIFT;
             if digit >= OTHER {
@@ -183,6 +232,10 @@ impl Spelling {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Spelling>() + self.slots.len()
     }
+}
+
+fn looked_at(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(LOOKED_AT)]
 }
 
 /// Where the slots of a row begin whose symbols came so often, the end of a text first; whose own
