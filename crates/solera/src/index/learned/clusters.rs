@@ -24,6 +24,7 @@ use super::{
         stored::decode_model,
     },
     heads::{Heads, untold_max},
+    segments_of,
 };
 use crate::codec::{DecodeError, Decoder, put_bytes};
 use solera_model::boundaries::{Below, Boundaries, LEN_MAX};
@@ -440,13 +441,9 @@ impl Clusters {
     /// What heads are, how many segments stems have, and how many separators follow them.
     pub(super) fn describe(&self) -> String {
         let followers: usize = self.counts.iter().map(|count| usize::from(count >> 1)).sum();
-        let (stems, segments) = (self.stems.len(), self.stems.segments());
-        let heads = self.numbers.heads.describe();
-        let fine = match self.stems.fine_segments() {
-            0 => String::new(),
-            fine => format!(" ({fine} fine)"),
-        };
-        format!("{followers} separators behind {stems} stems, heads of {heads}, {segments} segments{fine}")
+        let (stems, heads) = (self.stems.len(), self.numbers.heads.describe());
+        let segments = segments_of([&self.stems].into_iter());
+        format!("{followers} separators behind {stems} stems, heads of {heads}, {segments}")
     }
 
     /// Separators.

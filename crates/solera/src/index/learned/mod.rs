@@ -32,6 +32,7 @@ use clusters::Clusters;
 use front_coded::FrontCoded;
 use heads::Heads;
 use nodes::Nodes;
+use solera_model::boundaries::Boundaries;
 use spelling::Spelling;
 use std::cmp::Ordering;
 
@@ -470,6 +471,15 @@ fn sent_astray(missed: &[u32], locate: impl Fn(&[u8]) -> usize, last_keys: &Last
         "all boundaries below which keys are sent astray"
     );
     missed.iter().map(of_block).sum()
+}
+
+/// How many segments boundaries have, those with positions of 24 bits apart, for people.
+fn segments_of<'b>(boundaries: impl Iterator<Item = &'b Boundaries> + Clone) -> String {
+    let segments: usize = boundaries.clone().map(Boundaries::segments).sum();
+    match boundaries.map(Boundaries::fine_segments).sum() {
+        0 => format!("{segments} segments"),
+        fine => format!("{segments} segments ({fine} fine)"),
+    }
 }
 
 /// How letters follow each other in some separators and the last keys around them.

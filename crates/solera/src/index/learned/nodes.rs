@@ -20,6 +20,7 @@ use super::{
         stored::decode_model,
     },
     heads::{Heads, untold_max},
+    segments_of,
     spelling::Spelling,
 };
 use crate::{
@@ -285,13 +286,9 @@ impl Nodes {
     /// many separators do not go by heads alone.
     pub(super) fn describe(&self) -> String {
         let heads = self.heads.describe();
-        let segments: usize = self.nodes.iter().map(|node| node.boundaries.segments()).sum();
-        let fine: usize = self.nodes.iter().map(|node| node.boundaries.fine_segments()).sum();
-        let fine = if fine > 0 { format!(" ({fine} fine)") } else { String::new() };
+        let segments = segments_of(self.nodes.iter().map(|node| &node.boundaries));
         let (nodes, grouped) = (self.nodes.len(), self.grouped);
-        format!(
-            "heads of {heads}, {segments} segments{fine} in {nodes} nodes, {grouped} separators in groups"
-        )
+        format!("heads of {heads}, {segments} in {nodes} nodes, {grouped} separators in groups")
     }
 
     /// Separators.
