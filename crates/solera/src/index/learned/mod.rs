@@ -794,8 +794,8 @@ mod tests {
         }
         let ground = Ground { separators: &separators, last_keys: Some(&last_keys), of: separators.len() };
         let spelling = spelling_of(&separators, &last_keys);
-        let nodes = || ground.offer(Way::Nodes, ground.tried(None, ASTRAY_ONE_IN));
-        let mut offers = ground.by_cost(spelling.as_ref(), nodes());
+        let nodes = ground.offer(Way::Nodes, ground.tried(None, ASTRAY_ONE_IN));
+        let mut offers = ground.by_cost(spelling.as_ref(), nodes);
         // Spelled nodes would take far more than front-coded separators, so none are made.
         assert!(offers.iter().all(|offer| offer.way != Way::Spelled) && offers[0].way == Way::FrontCoded);
         offers.push(ground.offer(Way::Spelled, ground.tried(spelling.as_ref(), ASTRAY_ONE_IN)));
