@@ -160,6 +160,11 @@ impl Cache {
         self.own().used.load(Ordering::Relaxed) + weight <= self.own_room()
     }
 
+    /// Whether so many bytes fit the budget if nothing else is there.
+    pub fn can_hold(&self, weight: usize) -> bool {
+        weight <= self.own_room()
+    }
+
     /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
     fn make_room(&self, place: Option<Place>) {
         let own = self.own();
@@ -343,6 +348,16 @@ impl Slots {
             return self.insert(i, pin, weight);
         }
         self.fill_over(i, pin, weight, true, |loan| copy(loan, true));
+    }
+
+    /// As [`Cache::can_hold`].
+    pub fn can_hold(&self, weight: usize) -> bool {
+        self.cache.can_hold(weight)
+    }
+
+    /// As [`Cache::is_room`].
+    pub fn is_room(&self, weight: usize) -> bool {
+        self.cache.is_room(weight)
     }
 
     /// Most bytes that one walk may read ahead of its need: a small part of the cache's.

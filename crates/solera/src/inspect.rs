@@ -347,6 +347,7 @@ fn alone(fs: &Arc<dyn Fs>, dir: &Path, database: DatabaseId) -> Arc<TableContext
         direct_reads: false,
         cache: Cache::new(0),
         stats: Arc::default(),
+        wanted: Arc::default(),
     })
 }
 

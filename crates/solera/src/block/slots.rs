@@ -93,6 +93,21 @@ impl BlockSlots {
         });
     }
 
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.0.places()
+    }
+
+    /// As [`Cache::can_hold`].
+    pub fn can_hold(&self, bytes: usize) -> bool {
+        self.0.can_hold(bytes)
+    }
+
+    /// As [`Cache::is_room`].
+    pub fn is_room(&self, bytes: usize) -> bool {
+        self.0.is_room(bytes)
+    }
+
     /// Most bytes that may be read ahead of a walk's need, beside what is cached.
     pub fn ahead_bytes_max(&self) -> u64 {
         self.0.ahead_bytes_max()

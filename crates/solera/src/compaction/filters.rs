@@ -150,6 +150,7 @@ mod tests {
             database: DatabaseId(1),
             cache: Cache::new(0),
             stats: Arc::new(Stats::new()),
+            wanted: Arc::default(),
             direct_reads: false,
         });
         let added = tables.iter().zip(1..).map(|(&(level, entries, first, last), number)| {

@@ -86,6 +86,7 @@ impl Tree {
             direct_reads: false,
             cache: Cache::new(0),
             stats: Arc::new(Stats::new()),
+            wanted: Arc::default(),
         };
         Tree {
             context: Arc::new(context),

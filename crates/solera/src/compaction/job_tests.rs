@@ -128,6 +128,7 @@ impl World {
             direct_reads: false,
             cache: Cache::new(1 << 20),
             stats: Arc::new(Stats::new()),
+            wanted: Arc::default(),
         };
         World {
             fs,

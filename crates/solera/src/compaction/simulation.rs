@@ -64,6 +64,7 @@ fn nowhere() -> Arc<TableContext> {
         direct_reads: false,
         cache: Cache::new(0),
         stats: Arc::new(Stats::new()),
+        wanted: Arc::default(),
     })
 }
 

@@ -23,7 +23,7 @@ use crate::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    table::TableContext,
+    table::{TableContext, Wanted},
     tree::Settings,
     values::ValueFiles,
     version::Version,
@@ -48,6 +48,8 @@ pub(crate) struct Files {
     pub(super) holdings: Arc<Holdings>,
     /// Where what walks have learned counts.
     pub(super) gap_room: Arc<Room>,
+    /// Tables that readers have begun with.
+    pub(super) wanted: Arc<Wanted>,
     /// What the last tree was given: of very many trees nearly all are given the same.
     settings: Mutex<Option<Arc<Settings>>>,
     next: AtomicU64,
@@ -66,9 +68,9 @@ impl Files {
         let values = ValueFiles::new(fs.clone(), dir.to_path_buf(), database, direct_reads, wal::FILE_KIND);
         let values = values.with_resident(Box::new(CachedValues::new(cache.clone())));
         let (values, holdings, next) = (Arc::new(values), Arc::default(), AtomicU64::new(next));
-        let settings = Mutex::new(None);
+        let (wanted, settings) = (Arc::default(), Mutex::new(None));
         let (dir, gap_room) = (dir.to_path_buf(), Arc::default());
-        Files { fs, dir, database, direct_reads, cache, values, holdings, gap_room, settings, next }
+        Files { fs, dir, database, direct_reads, cache, values, holdings, gap_room, wanted, settings, next }
     }
 
     /// These settings, shared with the tree that was made before if that has the same.
@@ -126,6 +128,7 @@ impl Files {
             direct_reads: self.direct_reads,
             cache: self.cache.clone(),
             stats: Arc::default(),
+            wanted: self.wanted.clone(),
         })
     }
 }

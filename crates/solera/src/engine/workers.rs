@@ -3,8 +3,9 @@
 //!
 //! What must hold: of several threads, the first flushes and tends the logs, and does no
 //! compaction. So a compaction that runs long does not keep memtables from being written out. The
-//! others do all kinds of work. With none, users' threads take the steps. A thread that fails rests
-//! before its next try.
+//! others do all kinds of work. When nothing is left to do, they read on in the tables that
+//! readers have begun with (`table::Wanted`). With no threads, users' threads take the steps, and
+//! nothing is read on. A thread that fails rests before its next try.
 //!
 //! Caller: `handle`'s open.
 
@@ -18,6 +19,14 @@ pub(super) fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
         return Ok(Vec::new());
     }
     let count = core.options.background_threads;
+    if count > 0 {
+        let to_call = Arc::downgrade(core);
+        core.store.files.wanted.answer(move || {
+            if let Some(core) = to_call.upgrade() {
+                core.work.wake();
+            }
+        });
+    }
     let mut threads = Vec::with_capacity(count);
     for number in 0..count {
         let flush_only = number == 0 && count > 1;
@@ -49,6 +58,10 @@ fn work_until_stopped(core: &Core, flush_only: bool) {
         match core.step(flush_only) {
             Ok(true) => {}
             Ok(false) => {
+                let is_idle = || core.work.calls() == calls && !core.work.is_stopping();
+                if !flush_only && core.store.files.wanted.go_on(is_idle) {
+                    continue;
+                }
                 let at_most = if flush_only { None } else { core.next_look() };
                 core.work.wait_for_call(calls, core.clock().unix_ms(), at_most);
             }

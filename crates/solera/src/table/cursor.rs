@@ -430,6 +430,7 @@ impl Ahead {
             true => table.slots.insert_where_room(number, &block),
             false => table.slots.insert_when_again(number, &block),
         }
+        table.whole.note_cached(&block, &table.slots);
         Ok(block)
     }
 

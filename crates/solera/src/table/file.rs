@@ -8,13 +8,14 @@
 //! What must hold: in an open database there is one `TableFile` for a file, shared by all versions,
 //! cursors and readers. The file stays as long as one of them has it. `open_alone` makes its own.
 //! Callers: `engine::{store, open}` make and mark them through `Version::apply`; `TableRef` holds
-//! one, through which tables are read. `inspect`, `fuzz` and `solera-bench` open alone.
-//! `control::observe`, `engine` and `compaction::convert` ask `opened`.
+//! one, through which tables are read. `wanted` reads on in it. `inspect`, `fuzz` and
+//! `solera-bench` open alone. `control::observe`, `engine` and `compaction::convert` ask `opened`.
 
 use super::{
     LayoutTag, TableContext,
     descriptor::TableDescriptor,
     reader::{Table, read_footer, read_header, read_properties},
+    wanted::ReadOn,
 };
 use crate::{
     cache::Cache,
@@ -27,7 +28,7 @@ use crate::{
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
 };
 
 /// A table file; opened when first needed.
@@ -35,6 +36,8 @@ pub struct TableFile {
     context: Arc<TableContext>,
     descriptor: Arc<TableDescriptor>,
     owned: OwnedFile,
+    /// Itself, for its table.
+    this: Weak<TableFile>,
     table: OnceLock<Table>,
     /// Held while opening, so that one thread does it.
     opening: Mutex<()>,
@@ -47,10 +50,11 @@ impl TableFile {
     }
 
     fn at(context: &Arc<TableContext>, descriptor: Arc<TableDescriptor>, path: PathBuf) -> Arc<TableFile> {
-        Arc::new(TableFile {
+        Arc::new_cyclic(|this| TableFile {
             context: context.clone(),
             descriptor,
             owned: OwnedFile::new(context.fs.clone(), path),
+            this: this.clone(),
             table: OnceLock::new(),
             opening: Mutex::new(()),
         })
@@ -85,7 +89,7 @@ impl TableFile {
         let fs = &self.context.fs;
         let direct = self.context.direct_reads;
         let file = if direct { fs.open_direct(self.path())? } else { fs.open(self.path())? };
-        let table = Table::open(&self.context, &self.descriptor, file)?;
+        let table = Table::open(&self.context, &self.descriptor, file, self.this.clone())?;
         Ok(self.table.get_or_init(|| table))
     }
 
@@ -110,6 +114,12 @@ impl TableFile {
     /// Has the file stay after all.
     pub fn keep(&self) {
         self.owned.keep();
+    }
+}
+
+impl ReadOn for TableFile {
+    fn read_on(&self, next: usize, bytes: &mut Vec<u8>) -> Option<usize> {
+        self.opened()?.warm_next(next, bytes).ok()?
     }
 }
 
@@ -149,6 +159,7 @@ pub fn open_alone(fs: &Arc<dyn Fs>, path: &Path) -> Result<Arc<TableFile>> {
         direct_reads: false,
         cache: Cache::new(0),
         stats: Arc::new(Stats::new()),
+        wanted: Arc::default(),
     });
     let alone = TableFile::at(&context, descriptor, path.into());
     alone.table()?;

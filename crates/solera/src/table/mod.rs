@@ -57,6 +57,7 @@ pub mod layout;
 pub mod waste;
 pub mod descriptor;
 mod counted;
+mod wanted;
 mod reader;
 mod warm;
 mod share;
@@ -78,6 +79,7 @@ pub use layout::Layout;
 pub use lookup::{Entered, WALK_MAX};
 pub use reader::Table;
 pub use verify::TableCheck;
+pub use wanted::Wanted;
 pub use writer::TableWriter;
 
 use crate::{
@@ -104,6 +106,8 @@ pub struct TableContext {
     pub cache: Arc<Cache>,
     /// Where reads are counted.
     pub stats: Arc<Stats>,
+    /// Tables that are to be read whole.
+    pub wanted: Arc<Wanted>,
 }
 
 impl TableContext {

@@ -17,6 +17,7 @@ use super::{
     counted::{CountedLayout, LayoutTag},
     descriptor::TableDescriptor,
     format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
+    wanted::{ReadOn, Whole},
 };
 use crate::{
     block::{Block, BlockAllocation, BlockSlots, RecordGrid, open},
@@ -34,7 +35,7 @@ use std::{
     ops::Range,
     path::Path,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -61,6 +62,7 @@ pub struct Table {
     pub(super) binding: Binding,
     pub(super) footer: Footer,
     tombstones: Arc<RangeTombstones>,
+    pub(super) whole: Whole,
     /// Has the filter on huge pages.
     _settled: Option<Settled>,
 }
@@ -119,6 +121,7 @@ impl Table {
         context: &TableContext,
         descriptor: &Arc<TableDescriptor>,
         file: Arc<dyn ReadFile>,
+        this: Weak<dyn ReadOn>,
     ) -> Result<Table> {
         let path = file.path();
         let header = read_header(&*file)?;
@@ -208,6 +211,7 @@ impl Table {
             binding,
             footer,
             tombstones: Arc::new(tombstones),
+            whole: Whole::new(&context.wanted, this, footer.data().end - footer.data().start),
             file,
         })
     }
@@ -248,6 +252,7 @@ impl Table {
         } else {
             self.slots.insert_where_room(number, &block);
         }
+        self.whole.note_cached(&block, &self.slots);
         Ok(block)
     }
 

@@ -1,9 +1,11 @@
-//! Bringing a table that was just written into the block cache: `Table::warm`. And how many bytes
-//! of a table's blocks are in the cache: `Table::cached_bytes`.
+//! Bringing the blocks of a table into the block cache, many by one call: `Table::warm`, all of
+//! them, and `Table::warm_next`, the next piece. And how many bytes of them are there:
+//! `Table::cached_bytes`.
 //!
-//! `warm` reads all data blocks, many by one call; other blocks give way to them. At the first that
-//! cannot be read it stops and returns the error. What came before is cached, the rest is not.
-//! `engine::warming` drops that error: a reader that comes to such a block is told.
+//! For `warm` others give way. At the first piece that cannot be read it stops and returns the
+//! error. What came before is cached, the rest is not. `engine::warming` drops that error: a reader
+//! that comes to such a block is told. For `warm_next` nothing gives way: it ends where there is no
+//! room.
 //!
 //! `cached_bytes` is asked of the tables that a merge has read. What it wrote is warmed only if
 //! half of those bytes were cached.
@@ -11,10 +13,11 @@
 //! What must hold: the bytes count as read from the file. No block counts as one that a reader
 //! asked for.
 //!
-//! Caller: `engine::warming`.
+//! Callers: `engine::warming`; `table::file`.
 
 use super::reader::Table;
 use crate::{block::Block, error::Result, vfs::read_exact_at};
+use std::ops::Range;
 
 /// Read by one call.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -25,26 +28,77 @@ impl Table {
         self.slots.weight() as u64
     }
 
-    /// Reads all data blocks, many by one call, and puts them into the cache, in which others give
-    /// way to them.
+    /// Reads all data blocks that are not cached, many by one call, and puts them into the cache.
+    /// Others give way to them there.
     ///
     /// # Errors
     /// What the first piece says that cannot be read; those before it are cached.
     pub fn warm(&self) -> Result<()> {
-        let (mut piece, mut number) = (Vec::new(), 0);
-        while number < self.blocks() {
-            let (last, place) = self.handles.stretch(number, PIECE_BYTES);
-            piece.resize((place.end - place.start) as usize, 0);
-            read_exact_at(&*self.file, &mut piece, place.start)?;
-            self.count_bytes(piece.len());
-            for number in number..last {
-                let at = self.handles.range(number);
-                let stored = &piece[(at.start - place.start) as usize..(at.end - place.start) as usize];
-                let block = Block::copy_from_stored(stored, self.binding, at.start, self.file.path())?;
-                self.slots.insert(number, &block);
-            }
-            number = last;
+        let (mut bytes, mut next) = (Vec::new(), 0);
+        while let Some(piece) = self.missing(next) {
+            self.read_piece(&piece, &mut bytes, |_| true)?;
+            next = piece.last;
         }
         Ok(())
     }
+
+    /// One step of [`Table::warm`], from block `next` on, while nothing has to give way: the number
+    /// of the block to go on with. `None`: all are cached, or there is no room. `bytes` is used
+    /// again.
+    ///
+    /// # Errors
+    /// What is wrong with the piece.
+    pub(super) fn warm_next(&self, next: usize, bytes: &mut Vec<u8>) -> Result<Option<usize>> {
+        let is_room = |bytes| self.slots.is_room(bytes);
+        let Some(piece) = self.missing(next) else { return Ok(None) };
+        if !is_room((piece.place.end - piece.place.start) as usize) {
+            return Ok(None);
+        }
+        let is_whole = self.read_piece(&piece, bytes, |block| is_room(block.memory_bytes()))?;
+        Ok(is_whole.then_some(piece.last))
+    }
+
+    /// The piece that begins with the first block from `next` on that is not cached.
+    fn missing(&self, next: usize) -> Option<Piece> {
+        let first = (next..self.blocks()).find(|number| !self.is_cached(*number))?;
+        let (last, place) = self.handles.stretch(first, PIECE_BYTES);
+        Some(Piece { first, last, place })
+    }
+
+    fn is_cached(&self, number: usize) -> bool {
+        self.slots.peek(number, &crossbeam_epoch::pin()).is_some()
+    }
+
+    /// Reads a piece, and caches those of its blocks that are not, up to the first that is not to
+    /// come in. Whether it came to the end.
+    fn read_piece(
+        &self,
+        piece: &Piece,
+        bytes: &mut Vec<u8>,
+        comes_in: impl Fn(&Block) -> bool,
+    ) -> Result<bool> {
+        let start = piece.place.start;
+        bytes.resize((piece.place.end - start) as usize, 0);
+        read_exact_at(&*self.file, bytes, start)?;
+        self.count_bytes(bytes.len());
+        for number in (piece.first..piece.last).filter(|number| !self.is_cached(*number)) {
+            let at = self.handles.range(number);
+            let stored = &bytes[(at.start - start) as usize..(at.end - start) as usize];
+            let block = Block::copy_from_stored(stored, self.binding, at.start, self.file.path())?;
+            if !comes_in(&block) {
+                return Ok(false);
+            }
+            self.slots.insert(number, &block);
+        }
+        Ok(true)
+    }
+}
+
+/// Blocks that are read by one call.
+struct Piece {
+    first: usize,
+    /// The number behind the last.
+    last: usize,
+    /// Where they lie.
+    place: Range<u64>,
 }

@@ -28,6 +28,7 @@ fn context() -> Arc<TableContext> {
         direct_reads: false,
         cache: Cache::new(1 << 20),
         stats: Arc::new(Stats::new()),
+        wanted: Arc::default(),
     })
 }
 

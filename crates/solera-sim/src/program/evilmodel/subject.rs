@@ -212,6 +212,7 @@ impl Subject {
             direct_reads: false,
             cache: Cache::new(1 << 22),
             stats: stats.clone(),
+            wanted: Arc::default(),
         };
         Ok((TableFile::new(&Arc::new(context), Arc::new(descriptor)), stats))
     }

@@ -320,6 +320,7 @@ fn much_larger_than_the_cache() -> (FaultFs, Arc<TableContext>, Arc<TableFile>, 
         direct_reads: false,
         cache: Cache::new(512 << 10),
         stats: Arc::new(Stats::new()),
+        wanted: Arc::default(),
     };
     let context = Arc::new(context);
     let keys = (0..30_000u64).map(|i| (i * 7).to_be_bytes());

@@ -5,11 +5,12 @@
 //! shapes with one or more versions. `write` and `table_of` make real tables of a model in memory;
 //! `probes` gives keys worth asking for.
 //!
-//! Callers: `cursors`, `damage`, `lookups`, `writing`, next door.
+//! Callers: `cursors`, `damage`, `lookups`, `wanted`, `writing`, next door.
 
 mod cursors;
 mod damage;
 mod lookups;
+mod wanted;
 mod writing;
 
 use super::*;
@@ -67,6 +68,7 @@ pub(super) fn context(fs: &MemFs, cache_bytes: usize) -> Arc<TableContext> {
         direct_reads: false,
         cache: Cache::new(cache_bytes),
         stats: Arc::new(Stats::new()),
+        wanted: Arc::default(),
     })
 }
 
