@@ -75,7 +75,11 @@ impl Wanted {
 
     fn want(&self, table: &Weak<dyn ReadOn>) {
         if let Some(call) = self.call.get() {
-            self.waiting.lock().push_back(Begun { table: table.clone(), next: 0 });
+            let mut waiting = self.waiting.lock();
+            // A worker that is never idle comes to none of them.
+            waiting.retain(|begun| begun.table.strong_count() > 0);
+            waiting.push_back(Begun { table: table.clone(), next: 0 });
+            drop(waiting);
             call();
         }
     }

@@ -19,7 +19,7 @@ use super::reader::Table;
 use crate::{block::Block, error::Result, vfs::read_exact_at};
 use std::ops::Range;
 
-/// Read by one call.
+/// Read by one call at most, but for a block that has more.
 const PIECE_BYTES: u64 = 256 << 10;
 
 impl Table {
@@ -61,7 +61,7 @@ impl Table {
     /// The piece that begins with the first block from `next` on that is not cached.
     fn missing(&self, next: usize) -> Option<Piece> {
         let first = (next..self.blocks()).find(|number| !self.is_cached(*number))?;
-        let (last, place) = self.handles.stretch(first, PIECE_BYTES);
+        let (last, place) = self.handles.stretch(first, PIECE_BYTES.min(self.slots.ahead_bytes_max()));
         Some(Piece { first, last, place })
     }
 
@@ -77,6 +77,11 @@ impl Table {
         bytes: &mut Vec<u8>,
         comes_in: impl Fn(&Block) -> bool,
     ) -> Result<bool> {
+        if piece.last == piece.first + 1 {
+            // It may be large: it is read into its own memory, and no other.
+            let block = self.read(piece.first)?;
+            return Ok(self.take_in(piece.first, &block, &comes_in));
+        }
         let start = piece.place.start;
         bytes.resize((piece.place.end - start) as usize, 0);
         read_exact_at(&*self.file, bytes, start)?;
@@ -85,12 +90,20 @@ impl Table {
             let at = self.handles.range(number);
             let stored = &bytes[(at.start - start) as usize..(at.end - start) as usize];
             let block = Block::copy_from_stored(stored, self.binding, at.start, self.file.path())?;
-            if !comes_in(&block) {
+            if !self.take_in(number, &block, &comes_in) {
                 return Ok(false);
             }
-            self.slots.insert(number, &block);
         }
         Ok(true)
+    }
+
+    /// Caches a block if it is to come in: whether it is.
+    fn take_in(&self, number: usize, block: &Block, comes_in: impl Fn(&Block) -> bool) -> bool {
+        let comes = comes_in(block);
+        if comes {
+            self.slots.insert(number, block);
+        }
+        comes
     }
 }
 

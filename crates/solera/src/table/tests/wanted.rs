@@ -153,6 +153,38 @@ fn a_table_that_is_dropped_while_it_waits_goes_with_its_file() {
 }
 
 #[test]
+fn tables_that_are_dropped_leave_the_queue_of_a_worker_that_is_never_idle() {
+    let wanting = Wanting::answered(64 << 20);
+    let table = wanting.file.clone();
+    wanting.read_until_wanted();
+    assert_eq!(format!("{:?}", wanting.context.wanted), "Wanted { waiting: 1 }");
+    let Wanting { context, file, calls, .. } = wanting;
+    drop((file, table));
+    let other = write(&context, 2, &layout(), &entries(), &RangeTombstones::default(), 0);
+    let other = TableFile::new(&context, Arc::new(other));
+    let numbers = (0..other.table().unwrap().blocks()).take_while(|_| calls.load(Ordering::Relaxed) < 2);
+    numbers.for_each(|number| drop(other.table().unwrap().load(6, number, LevelCounter::LookupBlocksRead)));
+    assert_eq!(format!("{:?}", context.wanted), "Wanted { waiting: 1 }");
+}
+
+#[test]
+fn a_block_that_is_larger_than_a_piece_comes_in_without_a_copy_beside_it() {
+    let fs = fresh_fs();
+    let context = context(&fs, 64 << 20);
+    let mut entries: Vec<Entry> = (0..40u32).map(|i| put(i.to_be_bytes(), 5)).collect();
+    entries[20].value = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let file = table_of(&context, &layout(), &entries);
+    let table = file.table().unwrap();
+    let (mut next, mut bytes) = (0, Vec::new());
+    while let Some(on) = table.warm_next(next, &mut bytes).unwrap() {
+        next = on;
+    }
+    let guard = crossbeam_epoch::pin();
+    assert!((0..table.blocks()).all(|number| table.slots.peek(number, &guard).is_some()));
+    assert!(bytes.capacity() < 512 << 10, "{}", bytes.capacity());
+}
+
+#[test]
 fn damage_that_a_worker_meets_is_left_to_the_reader_that_comes_there() {
     let wanting = Wanting::answered(64 << 20);
     let mut content = wanting.fs.content(wanting.file.path()).unwrap();
