@@ -27,6 +27,9 @@ use std::{
 /// Readers have begun with a table when one part in so many of it is cached.
 const BEGUN_PARTS: usize = 8;
 
+/// Of fewer blocks than so many readers soon have all, and nothing is gained by pieces.
+const BLOCKS_MIN: usize = 2 * BEGUN_PARTS;
+
 /// Tables that wait to be read whole.
 #[derive(Default)]
 pub struct Wanted {
@@ -76,8 +79,11 @@ impl Wanted {
     fn want(&self, table: &Weak<dyn ReadOn>) {
         if let Some(call) = self.call.get() {
             let mut waiting = self.waiting.lock();
-            // A worker that is never idle comes to none of them.
-            waiting.retain(|begun| begun.table.strong_count() > 0);
+            // A worker that is never idle comes to none of them. They are looked through when they
+            // have doubled.
+            if waiting.len() == waiting.capacity() {
+                waiting.retain(|begun| begun.table.strong_count() > 0);
+            }
             waiting.push_back(Begun { table: table.clone(), next: 0 });
             drop(waiting);
             call();
@@ -109,6 +115,9 @@ impl Whole {
 
     /// A reader has brought `block` into the table's `slots`.
     pub(super) fn note_cached(&self, block: &Block, slots: &BlockSlots) {
+        if slots.places() < BLOCKS_MIN {
+            return;
+        }
         // In memory the other blocks are about as large.
         let all = block.memory_bytes() * slots.places();
         if slots.weight() * BEGUN_PARTS < all || self.was_wanted.load(Ordering::Relaxed) {
