@@ -15,14 +15,16 @@
 
 mod builder;
 mod group;
+mod query;
 mod stored;
 
 use self::{
     builder::{Builder, Coded},
-    group::{Head, Width},
+    group::Width,
+    query::{PlaceOf, RoundedOf},
 };
 use crate::{
-    lanes::{self, CODES, FINE_LOW_WORDS, GROUP_STEP, Lanes, WIDE_WORDS, group_words},
+    lanes::{CODES, GROUP_STEP, Lanes, WIDE_WORDS, group_words},
     stree::STree,
 };
 use std::fmt;
@@ -377,43 +379,9 @@ impl Boundaries {
 
     #[inline(always)]
     fn placed<const MEASURED: bool>(&self, x: u64, early: impl Fn(usize)) -> Place {
-        let Some(number) = self.starts.up_to(x).checked_sub(1) else {
-            return Place { rank: 0, start: None, within: None };
-        };
-        let segment = self.segments[number];
-        let dx = x - self.starts.get(number);
-        if dx == 0 {
-            return Place { rank: segment.rank as usize, start: Some(number), within: None };
-        }
-        let words = self.words_of(number);
-        let steps = segment.line.steps(dx);
-        let (below, within) = match segment.form() {
-            _ if words == 0 => (0, None),
-            Form::Short => {
-                early(segment.rank as usize + words / 2);
-                let codes = self.words[segment.words_at()..].first_chunk();
-                let codes = codes.expect("a group follows the last segment");
-                (self.among_positions(codes, words, steps), None)
-            }
-            Form::Fine => {
-                let (upper, lower, count) = self.fine(segment, words);
-                early(segment.rank as usize + count / 2);
-                (self.among_fine(upper, lower, count, steps), None)
-            }
-            Form::Long(Width::Ten) => {
-                let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
-                self.in_groups(segment, words, steps, compare, early).below_and_within::<MEASURED>()
-            }
-            Form::Long(Width::Twelve) => {
-                let compare = Boundaries::compare_packed::<12, TWELVE_WORDS>;
-                self.in_groups(segment, words, steps, compare, early).below_and_within::<MEASURED>()
-            }
-            Form::Long(Width::Sixteen) => {
-                let compare = Boundaries::compare_wide;
-                self.in_groups(segment, words, steps, compare, early).below_and_within::<MEASURED>()
-            }
-        };
-        Place { rank: segment.rank as usize + below, start: None, within }
+        // SAFETY: boundaries are made with instructions that the processor has: their S-tree of
+        // starts, made with the same, asserts it.
+        unsafe { self.lanes.ask(PlaceOf::<_, MEASURED> { boundaries: self, x, early }) }
     }
 
     /// Where `x` is among the boundaries, as how many are not above it, or one more; and a number
@@ -440,188 +408,8 @@ impl Boundaries {
     /// ```
     #[inline]
     pub fn rounded(&self, x: u64) -> Option<(usize, u64)> {
-        let number = self.starts.up_to(x).checked_sub(1)?;
-        let (segment, start) = (self.segments[number], self.starts.get(number));
-        let words = self.words_of(number);
-        let steps = segment.line.steps(x - start);
-        let (below, at) = match segment.form() {
-            _ if words == 0 || x == start => (0, 0),
-            Form::Short => {
-                let codes = self.words[segment.words_at()..].first_chunk();
-                let below =
-                    self.among_positions(codes.expect("a group follows the last segment"), words, steps);
-                (below, below.checked_sub(1).map_or(0, |last| i64::from(codes.expect("as above")[last])))
-            }
-            Form::Fine => {
-                let (upper, lower, count) = self.fine(segment, words);
-                let below = self.among_fine(upper, lower, count, steps);
-                let last = below.checked_sub(1);
-                (below, last.map_or(0, |last| lanes::fine_position(upper, lower, last).into()))
-            }
-            Form::Long(Width::Ten) => {
-                let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
-                self.in_groups(segment, words, steps, compare, |_| {}).taken_for()
-            }
-            Form::Long(Width::Twelve) => {
-                let compare = Boundaries::compare_packed::<12, TWELVE_WORDS>;
-                self.in_groups(segment, words, steps, compare, |_| {}).taken_for()
-            }
-            Form::Long(Width::Sixteen) => {
-                self.in_groups(segment, words, steps, Boundaries::compare_wide, |_| {}).taken_for()
-            }
-        };
-        let above_start = if at > 0 { segment.line.least_with(at).unwrap_or(0) } else { 0 };
-        // Segments from untrusted bytes may say anything.
-        Some((segment.rank as usize + below, x.min(start.saturating_add(above_start))))
-    }
-
-    /// Words of the segment of this number.
-    #[inline]
-    fn words_of(&self, number: usize) -> usize {
-        let end = match self.segments.get(number + 1) {
-            Some(next) => next.words_at(),
-            None => self.words.len() - WIDE_WORDS,
-        };
-        end - self.segments[number].words_at()
-    }
-
-    /// How many of the first `words` positions of a short segment are not above so many steps.
-    #[inline]
-    fn among_positions(&self, codes: &[u16; CODES], words: usize, steps: i64) -> usize {
-        let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
-        (below & (u32::MAX >> (32 - words))).count_ones() as usize
-    }
-
-    /// The upper and lower bits of the positions of a fine segment of so many words, and how many
-    /// there are.
-    #[inline]
-    fn fine(&self, segment: Segment, words: usize) -> (&[u16; CODES], &[u16; FINE_LOW_WORDS], usize) {
-        let count = words * 2 / 3;
-        let words = &self.words[segment.words_at()..];
-        let (upper, lower) = (words.first_chunk(), words[count..].first_chunk());
-        let follows = "a group follows the last segment";
-        (upper.expect(follows), lower.expect(follows), count)
-    }
-
-    /// How many of the first `count` positions of a fine segment, not 0, are not above so many
-    /// steps.
-    #[inline]
-    fn among_fine(
-        &self,
-        upper: &[u16; CODES],
-        lower: &[u16; FINE_LOW_WORDS],
-        count: usize,
-        steps: i64,
-    ) -> usize {
-        let below = self.compare_fine(upper, lower, steps.min(FINE_STEPS - 1) as u32);
-        (below & (u32::MAX >> (32 - count))).count_ones() as usize
-    }
-
-    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not
-    /// above so many steps.
-    #[inline]
-    fn in_groups<'w, const GROUP: usize>(
-        &'w self,
-        segment: Segment,
-        words: usize,
-        steps: i64,
-        compare: impl Fn(&Boundaries, &[u16; GROUP], i32, Head) -> u32,
-        early: impl Fn(usize),
-    ) -> InGroup<'w, GROUP> {
-        let centre = i64::from(segment.line.centre) * CENTRE;
-        let steps = steps - centre;
-        let count = segment.count::<GROUP>(words);
-        early(segment.rank as usize + ((steps.max(0) / STEP) as usize).min(count));
-        let last = (count - 1) / CODES;
-        let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
-        let words = &self.words[segment.words_at()..];
-        let codes_of = |group: usize| (count - group * CODES).min(CODES);
-        // How far boundaries are off the line at the query's place tells where on the line those
-        // around it are.
-        let off = Head::of_word(words[group_at(steps) * GROUP]).base();
-        let mut group = group_at(steps - off);
-        // Groups before it while none is below the query, or behind it while all are.
-        let mut way = 0;
-        let found = loop {
-            let of_group = group_of(words, group);
-            let head = Head::of_word(of_group[0]);
-            let valid = u32::MAX >> (32 - codes_of(group));
-            let below = compare(self, of_group, limit_in(steps, group, head), head) & valid;
-            let found = below.count_ones() as usize;
-            way = match found {
-                0 if group > 0 && way <= 0 => -1,
-                CODES if group < last && way >= 0 => 1,
-                _ => break found,
-            };
-            group = group.wrapping_add_signed(way);
-        };
-        InGroup { words, group, found, codes: codes_of(group), steps, centre }
-    }
-
-    #[inline]
-    fn compare(&self, codes: &[u16; CODES], limit: u16) -> u32 {
-        match self.lanes {
-            Lanes::Scalar => lanes::codes_up_to_scalar(codes, limit),
-            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of
-            // starts, made with the same, asserts it.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::codes_up_to_avx2(codes, limit) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { lanes::arm::codes_up_to_neon(codes, limit) },
-        }
-    }
-
-    #[inline]
-    fn compare_fine(&self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
-        match self.lanes {
-            Lanes::Scalar => lanes::fine_up_to_scalar(upper, lower, limit),
-            // SAFETY: boundaries are made with instructions that the processor has, as above.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::fine_up_to_avx2(upper, lower, limit) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { lanes::arm::fine_up_to_neon(upper, lower, limit) },
-        }
-    }
-
-    #[inline]
-    fn compare_packed<const BITS: usize, const WORDS: usize>(
-        &self,
-        words: &[u16; WORDS],
-        limit: i32,
-        head: Head,
-    ) -> u32 {
-        let (step, exponent) = (head.step(), head.exponent());
-        match self.lanes {
-            Lanes::Scalar => lanes::packed_up_to_scalar::<BITS, WORDS>(words, limit, step, exponent),
-            // SAFETY: boundaries are made with instructions that the processor has, as above.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                lanes::x86::packed_up_to_avx2::<BITS, WORDS>(words, limit, step, exponent)
-            },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe {
-                lanes::arm::packed_up_to_neon::<BITS, WORDS>(words, limit, step, exponent)
-            },
-        }
-    }
-
-    #[inline]
-    fn compare_wide(&self, words: &[u16; WIDE_WORDS], limit: i32, head: Head) -> u32 {
-        let (step, exponent) = (head.step(), head.exponent());
-        match self.lanes {
-            Lanes::Scalar => lanes::wide_up_to_scalar(words, limit, step, exponent),
-            // SAFETY: boundaries are made with instructions that the processor has, as above.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                lanes::x86::wide_up_to_avx2(words, limit, step, exponent)
-            },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { lanes::arm::wide_up_to_neon(words, limit, step, exponent) },
-        }
+        // SAFETY: boundaries are made with instructions that the processor has, as above.
+        unsafe { self.lanes.ask(RoundedOf { boundaries: self, x }) }
     }
 
     /// Boundaries.
@@ -662,75 +450,6 @@ impl Boundaries {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         self.starts.bytes() + size_of_val(&*self.segments) + size_of_val(&*self.words)
-    }
-}
-
-/// What a search among groups of `GROUP` words came to.
-struct InGroup<'w, const GROUP: usize> {
-    /// The segment's words, and what follows them.
-    words: &'w [u16],
-    /// How many groups lie before the one that was searched last, how many of its boundaries are
-    /// not above the query, and how many it has.
-    group: usize,
-    found: usize,
-    codes: usize,
-    /// How many steps the query is from the segment's first code, and that from its line's begin.
-    steps: i64,
-    centre: i64,
-}
-
-/// Steps of a group.
-const GROUP_STEPS: i64 = CODES as i64 * STEP;
-
-/// The group behind so many.
-#[inline]
-fn group_of<const GROUP: usize>(words: &[u16], group: usize) -> &[u16; GROUP] {
-    words[group * GROUP..].first_chunk().expect("a group follows the last segment")
-}
-
-/// So many steps, counted from where the codes of a group with this head do.
-#[inline]
-fn limit_in(steps: i64, group: usize, head: Head) -> i32 {
-    let limit = steps - group as i64 * GROUP_STEPS - head.base();
-    limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32
-}
-
-impl<const GROUP: usize> InGroup<'_, GROUP> {
-    /// How many boundaries of the segment are not above the query.
-    #[inline]
-    fn below(&self) -> usize {
-        self.group * CODES + self.found
-    }
-
-    /// [`InGroup::below`]; and, if that is to be `MEASURED` and both boundaries around are in one
-    /// group, how far between them the query is, in 256ths.
-    #[inline]
-    fn below_and_within<const MEASURED: bool>(&self) -> (usize, Option<u8>) {
-        let within = (MEASURED && self.found > 0 && self.found < self.codes).then(|| {
-            let words = group_of::<GROUP>(self.words, self.group);
-            let head = Head::of_word(words[0]);
-            let before = group::position(words, head, self.found - 1);
-            let gap = group::position(words, head, self.found).saturating_sub(before).max(1);
-            let from = limit_in(self.steps, self.group, head).saturating_sub(before);
-            // A gap has less than 24 bits. A division of 32 takes half of the time of one of 64.
-            ((from.clamp(0, (1 << 24) - 1) as u32 * 256) / gap as u32).min(255) as u8
-        });
-        (self.below(), within)
-    }
-
-    /// [`InGroup::below`]; and how many steps from the line's begin the last of these is taken to
-    /// be. 0 of none.
-    #[inline]
-    fn taken_for(&self) -> (usize, i64) {
-        let below = self.below();
-        let at = below.checked_sub(1).map_or(0, |last| {
-            let (group, lane) = (last / CODES, last % CODES);
-            let words = group_of::<GROUP>(self.words, group);
-            let head = Head::of_word(words[0]);
-            let in_group = i64::from(group::position(words, head, lane)) + head.base();
-            group as i64 * GROUP_STEPS + in_group + self.centre
-        });
-        (below, at)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Comparing one number with several at once: `Lanes`, by which instructions. `Lanes::detect` gives
 //! the widest that the processor has.
 //!
-//! It compares nodes of eight `u64`, plain codes of 16 and 24 bits, and groups of sixteen codes. A
-//! group's codes have 10, 12 or 16 bits and count from a line. Each comparison is written for AVX2
-//! and NEON, with a scalar twin; nodes have AVX-512 too. `prefetch` asks for memory ahead, on
-//! x86-64 only.
+//! `Instructions` compare nodes of eight `u64`, plain codes of 16 and 24 bits, and groups of sixteen
+//! codes. A group's codes have 10, 12 or 16 bits and count from a line. Each comparison is written
+//! for AVX2 and NEON, with a scalar twin; nodes have AVX-512 too. A `Query` is compiled once for
+//! each, whole: so its comparisons are no calls. `prefetch` asks for memory ahead, on x86-64 only.
 //!
 //! What must hold: every set of instructions gives the same answer as the scalar twin, which is the
 //! definition. What the processor has is asked once, when a structure is built, so the choice costs
@@ -17,7 +17,7 @@
 pub enum Lanes {
     /// One number after the other: the twin that defines the answer, on every processor.
     Scalar,
-    /// AVX2: 4 numbers of 64 bits, 16 of 16 bits.
+    /// AVX2, BMI 1 and 2, POPCNT: 4 numbers of 64 bits, 16 of 16 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 F besides AVX2: 8 numbers of 64 bits, 16 of 16 bits.
@@ -40,7 +40,7 @@ impl Lanes {
         let mut all = vec![Lanes::Scalar];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            if x86::has_avx2() {
                 all.push(Lanes::Avx2);
                 if is_x86_feature_detected!("avx512f") {
                     all.push(Lanes::Avx512);
@@ -53,7 +53,67 @@ impl Lanes {
         }
         all
     }
+
+    /// What `query` comes to by these instructions.
+    ///
+    /// # Safety
+    /// The processor has them: they were [`Lanes::available`].
+    #[inline(always)]
+    pub(crate) unsafe fn ask<Q: Query>(self, query: Q) -> Q::Answer {
+        match self {
+            Lanes::Scalar => query.by(Scalar),
+            // SAFETY: by the contract.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => unsafe { x86::ask_by_avx2(query) },
+            // SAFETY: by the contract.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => unsafe { x86::ask_by_avx512(query) },
+            // SAFETY: by the contract.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { arm::ask_by_neon(query) },
+        }
+    }
 }
+
+/// What is asked by any [`Instructions`].
+pub(crate) trait Query {
+    /// What it comes to.
+    type Answer;
+
+    /// Asks it. To be `inline(always)`, so that it is compiled for these instructions.
+    fn by(self, instructions: impl Instructions) -> Self::Answer;
+}
+
+/// A set of instructions to compare with. Who has a value of it runs where the processor has them.
+pub(crate) trait Instructions: Copy {
+    /// How many keys of `node` are not above `x`.
+    fn up_to(self, node: &[u64; 8], x: u64) -> usize;
+
+    /// For each lane `j` whether `codes[j] <= limit`, as bits, lane 0 the lowest.
+    fn codes_up_to(self, codes: &[u16; CODES], limit: u16) -> u32;
+
+    /// For each lane `j` whether code `j` of 24 bits is not above `limit`, which has as many at
+    /// most; as bits, lane 0 the lowest.
+    fn fine_up_to(self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32;
+
+    /// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) +
+    /// j * step <= limit`, as bits, lane 0 the lowest. The exponent is at most 7, the step at most
+    /// twice [`GROUP_STEP`].
+    fn packed_up_to<const BITS: usize, const WORDS: usize>(
+        self,
+        words: &[u16; WORDS],
+        limit: i32,
+        step: i32,
+        exponent: u32,
+    ) -> u32;
+
+    /// The same of a group of wide codes.
+    fn wide_up_to(self, words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32;
+}
+
+/// One number after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar;
 
 /// Asks for the cache line at `address`, which may be any.
 #[inline(always)]
@@ -68,12 +128,6 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// How many keys of `node` are not above `x`, one after the other.
-#[inline(always)]
-pub(crate) fn up_to_scalar(node: &[u64; 8], x: u64) -> usize {
-    node.iter().map(|&key| usize::from(key <= x)).sum()
-}
-
 /// Codes that are compared at once.
 pub(crate) const CODES: usize = 16;
 /// Words of 16 bits that a group of codes of so many bits has: one, which is not looked at here,
@@ -85,12 +139,6 @@ pub(crate) const fn group_words(bits: usize) -> usize {
 pub(crate) const WIDE_WORDS: usize = 17;
 /// How far a lane of a group lies behind the one before, about.
 pub(crate) const GROUP_STEP: i32 = 1 << 14;
-
-/// For each lane `j` whether `codes[j] <= limit`, as bits, lane 0 the lowest. One after the other.
-#[inline]
-pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
-    codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
-}
 
 /// Words that the lower bits of sixteen codes of 24 bits have.
 pub(crate) const FINE_LOW_WORDS: usize = CODES / 2;
@@ -107,42 +155,49 @@ pub(crate) fn fine_position(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS],
     u32::from(upper[lane]) << 8 | u32::from(lower[lane / 2] >> (8 * (lane % 2))) & 0xff
 }
 
-/// For each lane `j` whether code `j` of 24 bits is not above `limit`, which has as many at most;
-/// as bits, lane 0 the lowest. One after the other.
-#[inline]
-pub(crate) fn fine_up_to_scalar(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
-    (0..CODES).fold(0, |bits, lane| bits | u32::from(fine_position(upper, lower, lane) <= limit) << lane)
-}
+impl Instructions for Scalar {
+    #[inline(always)]
+    fn up_to(self, node: &[u64; 8], x: u64) -> usize {
+        node.iter().map(|&key| usize::from(key <= x)).sum()
+    }
 
-/// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) + j *
-/// step <= limit`, as bits, lane 0 the lowest. The exponent is at most 7, the step at most twice
-/// [`GROUP_STEP`]. One after the other.
-#[inline]
-pub(crate) fn packed_up_to_scalar<const BITS: usize, const WORDS: usize>(
-    words: &[u16; WORDS],
-    limit: i32,
-    step: i32,
-    exponent: u32,
-) -> u32 {
-    const { assert!(WORDS == group_words(BITS)) };
-    let code = |lane: usize| {
-        let (word, bit) = (1 + lane * BITS / 16, lane * BITS % 16);
-        let next = words.get(word + 1).copied().unwrap_or(0);
-        (u32::from(words[word]) | u32::from(next) << 16) >> bit & ((1 << BITS) - 1)
-    };
-    (0..CODES).fold(0, |bits, lane| {
-        let at = ((code(lane) << exponent) as i32) + lane as i32 * step;
-        bits | u32::from(at <= limit) << lane
-    })
-}
+    #[inline(always)]
+    fn codes_up_to(self, codes: &[u16; CODES], limit: u16) -> u32 {
+        codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
+    }
 
-/// [`packed_up_to_scalar`] of a group of wide codes.
-#[inline]
-pub(crate) fn wide_up_to_scalar(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
-    words[1..].iter().enumerate().fold(0, |bits, (lane, &code)| {
-        let at = (i32::from(code) << exponent) + lane as i32 * step;
-        bits | u32::from(at <= limit) << lane
-    })
+    #[inline(always)]
+    fn fine_up_to(self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+        (0..CODES).fold(0, |bits, lane| bits | u32::from(fine_position(upper, lower, lane) <= limit) << lane)
+    }
+
+    #[inline(always)]
+    fn packed_up_to<const BITS: usize, const WORDS: usize>(
+        self,
+        words: &[u16; WORDS],
+        limit: i32,
+        step: i32,
+        exponent: u32,
+    ) -> u32 {
+        const { assert!(WORDS == group_words(BITS)) };
+        let code = |lane: usize| {
+            let (word, bit) = (1 + lane * BITS / 16, lane * BITS % 16);
+            let next = words.get(word + 1).copied().unwrap_or(0);
+            (u32::from(words[word]) | u32::from(next) << 16) >> bit & ((1 << BITS) - 1)
+        };
+        (0..CODES).fold(0, |bits, lane| {
+            let at = ((code(lane) << exponent) as i32) + lane as i32 * step;
+            bits | u32::from(at <= limit) << lane
+        })
+    }
+
+    #[inline(always)]
+    fn wide_up_to(self, words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+        words[1..].iter().enumerate().fold(0, |bits, (lane, &code)| {
+            let at = (i32::from(code) << exponent) + lane as i32 * step;
+            bits | u32::from(at <= limit) << lane
+        })
+    }
 }
 
 /// Where codes of 10 or 12 bits lie in a group.
@@ -191,13 +246,113 @@ static LANES: [i32; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{CODES, FINE_LOW_WORDS, LANES, WIDE_WORDS, group_words, packing};
+    use super::{CODES, FINE_LOW_WORDS, Instructions, LANES, Query, WIDE_WORDS, group_words, packing};
     use std::arch::x86_64::*;
 
-    /// [`super::codes_up_to_scalar`].
+    /// Whether the processor has what [`Lanes::Avx2`](super::Lanes::Avx2) is.
+    pub(super) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+    }
+
+    /// What `query` comes to by AVX2.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    pub(super) fn ask_by_avx2<Q: Query>(query: Q) -> Q::Answer {
+        query.by(Avx2(()))
+    }
+
+    /// What `query` comes to by AVX-512.
+    #[target_feature(enable = "avx2,avx512f,bmi1,bmi2,popcnt")]
+    pub(super) fn ask_by_avx512<Q: Query>(query: Q) -> Q::Answer {
+        query.by(Avx512(Avx2(())))
+    }
+
+    /// Made only where the processor has AVX2, BMI 1 and 2, and POPCNT.
+    #[derive(Clone, Copy)]
+    struct Avx2(());
+
+    impl Instructions for Avx2 {
+        #[inline(always)]
+        fn up_to(self, node: &[u64; 8], x: u64) -> usize {
+            // SAFETY: there is a value of this type.
+            unsafe { up_to_avx2(node, x) }
+        }
+
+        #[inline(always)]
+        fn codes_up_to(self, codes: &[u16; CODES], limit: u16) -> u32 {
+            // SAFETY: as above.
+            unsafe { codes_up_to_avx2(codes, limit) }
+        }
+
+        #[inline(always)]
+        fn fine_up_to(self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe { fine_up_to_avx2(upper, lower, limit) }
+        }
+
+        #[inline(always)]
+        fn packed_up_to<const BITS: usize, const WORDS: usize>(
+            self,
+            words: &[u16; WORDS],
+            limit: i32,
+            step: i32,
+            exponent: u32,
+        ) -> u32 {
+            // SAFETY: as above.
+            unsafe { packed_up_to_avx2::<BITS, WORDS>(words, limit, step, exponent) }
+        }
+
+        #[inline(always)]
+        fn wide_up_to(self, words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe { wide_up_to_avx2(words, limit, step, exponent) }
+        }
+    }
+
+    /// Made only where the processor has AVX-512 F besides.
+    #[derive(Clone, Copy)]
+    struct Avx512(Avx2);
+
+    impl Instructions for Avx512 {
+        #[inline(always)]
+        fn up_to(self, node: &[u64; 8], x: u64) -> usize {
+            // SAFETY: there is a value of this type.
+            unsafe { up_to_avx512(node, x) }
+        }
+
+        #[inline(always)]
+        fn codes_up_to(self, codes: &[u16; CODES], limit: u16) -> u32 {
+            self.0.codes_up_to(codes, limit)
+        }
+
+        #[inline(always)]
+        fn fine_up_to(self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+            self.0.fine_up_to(upper, lower, limit)
+        }
+
+        #[inline(always)]
+        fn packed_up_to<const BITS: usize, const WORDS: usize>(
+            self,
+            words: &[u16; WORDS],
+            limit: i32,
+            step: i32,
+            exponent: u32,
+        ) -> u32 {
+            self.0.packed_up_to::<BITS, WORDS>(words, limit, step, exponent)
+        }
+
+        #[inline(always)]
+        fn wide_up_to(self, words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+            self.0.wide_up_to(words, limit, step, exponent)
+        }
+    }
+
+    /// [`Instructions::codes_up_to`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn codes_up_to_avx2(codes: &[u16; CODES], limit: u16) -> u32 {
+    fn codes_up_to_avx2(codes: &[u16; CODES], limit: u16) -> u32 {
         // SAFETY: a load takes 32 bytes, which 16 codes have; it may be unaligned.
         let codes = unsafe { _mm256_loadu_si256(codes.as_ptr().cast()) };
         // What is not above the limit is the lesser of both.
@@ -207,10 +362,10 @@ pub(crate) mod x86 {
         _mm_movemask_epi8(up_to) as u32
     }
 
-    /// [`super::fine_up_to_scalar`].
+    /// [`Instructions::fine_up_to`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn fine_up_to_avx2(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+    fn fine_up_to_avx2(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
         // SAFETY: loads take 32 and 16 bytes, which both have; they may be unaligned.
         let (upper, lower) =
             unsafe { (_mm256_loadu_si256(upper.as_ptr().cast()), _mm_loadu_si128(lower.as_ptr().cast())) };
@@ -227,10 +382,10 @@ pub(crate) mod x86 {
         _mm_movemask_epi8(up_to) as u32
     }
 
-    /// [`super::packed_up_to_scalar`].
+    /// [`Instructions::packed_up_to`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn packed_up_to_avx2<const BITS: usize, const WORDS: usize>(
+    fn packed_up_to_avx2<const BITS: usize, const WORDS: usize>(
         words: &[u16; WORDS],
         limit: i32,
         step: i32,
@@ -254,10 +409,10 @@ pub(crate) mod x86 {
         up_to(_mm256_srl_epi16(_mm256_mullo_epi16(pairs, raise), down), limit, step, exponent)
     }
 
-    /// [`super::wide_up_to_scalar`].
+    /// [`Instructions::wide_up_to`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn wide_up_to_avx2(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+    fn wide_up_to_avx2(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
         // SAFETY: 16 codes of two bytes follow the first word; the load may be unaligned.
         let codes = unsafe { _mm256_loadu_si256(words.as_ptr().add(1).cast()) };
         up_to(codes, limit, step, exponent)
@@ -279,10 +434,10 @@ pub(crate) mod x86 {
         half(_mm256_castsi256_si128(codes), 0) | half(_mm256_extracti128_si256::<1>(codes), 8) << 8
     }
 
-    /// [`super::up_to_scalar`].
+    /// [`Instructions::up_to`].
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    pub(crate) fn up_to_avx2(node: &[u64; 8], x: u64) -> usize {
+    fn up_to_avx2(node: &[u64; 8], x: u64) -> usize {
         // Comparisons are of signed numbers: with the sign bits flipped they order as unsigned
         // ones.
         let flip = _mm256_set1_epi64x(i64::MIN);
@@ -296,10 +451,10 @@ pub(crate) mod x86 {
         8 - (half(0) | half(4) << 4).count_ones() as usize
     }
 
-    /// [`super::up_to_scalar`].
+    /// [`Instructions::up_to`].
     #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(crate) fn up_to_avx512(node: &[u64; 8], x: u64) -> usize {
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn up_to_avx512(node: &[u64; 8], x: u64) -> usize {
         // SAFETY: the node is 64 bytes; the load may be unaligned.
         let keys = unsafe { _mm512_loadu_si512(node.as_ptr().cast()) };
         _mm512_cmple_epu64_mask(keys, _mm512_set1_epi64(x as i64)).count_ones() as usize
@@ -308,13 +463,61 @@ pub(crate) mod x86 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod arm {
-    use super::{CODES, FINE_LOW_WORDS, LANES, WIDE_WORDS, group_words, packing};
+    use super::{CODES, FINE_LOW_WORDS, Instructions, LANES, Query, WIDE_WORDS, group_words, packing};
     use std::arch::aarch64::*;
 
-    /// [`super::codes_up_to_scalar`].
+    /// What `query` comes to by NEON.
+    #[target_feature(enable = "neon")]
+    pub(super) fn ask_by_neon<Q: Query>(query: Q) -> Q::Answer {
+        query.by(Neon(()))
+    }
+
+    /// Made only where the processor has NEON.
+    #[derive(Clone, Copy)]
+    struct Neon(());
+
+    impl Instructions for Neon {
+        #[inline(always)]
+        fn up_to(self, node: &[u64; 8], x: u64) -> usize {
+            // SAFETY: there is a value of this type.
+            unsafe { up_to_neon(node, x) }
+        }
+
+        #[inline(always)]
+        fn codes_up_to(self, codes: &[u16; CODES], limit: u16) -> u32 {
+            // SAFETY: as above.
+            unsafe { codes_up_to_neon(codes, limit) }
+        }
+
+        #[inline(always)]
+        fn fine_up_to(self, upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe { fine_up_to_neon(upper, lower, limit) }
+        }
+
+        #[inline(always)]
+        fn packed_up_to<const BITS: usize, const WORDS: usize>(
+            self,
+            words: &[u16; WORDS],
+            limit: i32,
+            step: i32,
+            exponent: u32,
+        ) -> u32 {
+            // SAFETY: as above.
+            unsafe { packed_up_to_neon::<BITS, WORDS>(words, limit, step, exponent) }
+        }
+
+        #[inline(always)]
+        fn wide_up_to(self, words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+            // SAFETY: as above.
+            unsafe { wide_up_to_neon(words, limit, step, exponent) }
+        }
+    }
+
+    /// [`Instructions::codes_up_to`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn codes_up_to_neon(codes: &[u16; CODES], limit: u16) -> u32 {
+    fn codes_up_to_neon(codes: &[u16; CODES], limit: u16) -> u32 {
         const WEIGHTS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
         let half = |at: usize| {
             // SAFETY: 8 codes from 8 or 0 on, and 8 weights are there.
@@ -325,10 +528,10 @@ pub(crate) mod arm {
         half(0) | half(8) << 8
     }
 
-    /// [`super::fine_up_to_scalar`].
+    /// [`Instructions::fine_up_to`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn fine_up_to_neon(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
+    fn fine_up_to_neon(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> u32 {
         const WEIGHTS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
         let (above, below) = (vdupq_n_u16((limit >> 8) as u16), vdupq_n_u16(limit as u16 & 0xff));
         let half = |at: usize| {
@@ -349,10 +552,10 @@ pub(crate) mod arm {
         half(0) | half(8) << 8
     }
 
-    /// [`super::packed_up_to_scalar`].
+    /// [`Instructions::packed_up_to`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn packed_up_to_neon<const BITS: usize, const WORDS: usize>(
+    fn packed_up_to_neon<const BITS: usize, const WORDS: usize>(
         words: &[u16; WORDS],
         limit: i32,
         step: i32,
@@ -378,10 +581,10 @@ pub(crate) mod arm {
         half(0) | half(1)
     }
 
-    /// [`super::wide_up_to_scalar`].
+    /// [`Instructions::wide_up_to`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn wide_up_to_neon(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+    fn wide_up_to_neon(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
         let half = |first: usize| {
             // SAFETY: 8 of the 16 codes that follow the first word, from `first` on, 0 or 8.
             let codes = unsafe { vld1q_u16(words.as_ptr().add(1 + first)) };
@@ -407,10 +610,10 @@ pub(crate) mod arm {
         quarter(vget_low_u16(codes), first) | quarter(vget_high_u16(codes), first + 4)
     }
 
-    /// [`super::up_to_scalar`].
+    /// [`Instructions::up_to`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn up_to_neon(node: &[u64; 8], x: u64) -> usize {
+    fn up_to_neon(node: &[u64; 8], x: u64) -> usize {
         let x = vdupq_n_u64(x);
         let mut below = vdupq_n_u64(0);
         for at in [0, 2, 4, 6] {
@@ -427,68 +630,42 @@ pub(crate) mod arm {
 mod tests {
     use super::*;
 
+    /// A comparison, by any instructions.
+    enum Compare<'c> {
+        Codes(&'c [u16; CODES], u16),
+        Fine(&'c [u16; CODES], &'c [u16; FINE_LOW_WORDS], u32),
+        Ten(&'c [u16; WIDE_WORDS], Group),
+        Twelve(&'c [u16; WIDE_WORDS], Group),
+        Wide(&'c [u16; WIDE_WORDS], Group),
+    }
+
+    /// Limit, step and exponent.
+    type Group = (i32, i32, u32);
+
+    impl Query for &Compare<'_> {
+        type Answer = u32;
+
+        fn by(self, by: impl Instructions) -> u32 {
+            match *self {
+                Compare::Codes(codes, limit) => by.codes_up_to(codes, limit),
+                Compare::Fine(upper, lower, limit) => by.fine_up_to(upper, lower, limit),
+                Compare::Ten(words, (limit, step, exponent)) => {
+                    let words = words.first_chunk().unwrap();
+                    by.packed_up_to::<10, { group_words(10) }>(words, limit, step, exponent)
+                }
+                Compare::Twelve(words, (limit, step, exponent)) => {
+                    let words = words.first_chunk().unwrap();
+                    by.packed_up_to::<12, { group_words(12) }>(words, limit, step, exponent)
+                }
+                Compare::Wide(words, (limit, step, exponent)) => by.wide_up_to(words, limit, step, exponent),
+            }
+        }
+    }
+
     /// The bits of every set of instructions that the processor has.
-    fn bits_of_codes(codes: &[u16; CODES], limit: u16) -> Vec<u32> {
-        let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => codes_up_to_scalar(codes, limit),
-            // SAFETY: only what is available is asked for.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::codes_up_to_avx2(codes, limit) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::codes_up_to_neon(codes, limit) },
-        };
-        Lanes::available().into_iter().map(of).collect()
-    }
-
-    /// The same of codes of 24 bits.
-    fn bits_of_fine(upper: &[u16; CODES], lower: &[u16; FINE_LOW_WORDS], limit: u32) -> Vec<u32> {
-        let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => fine_up_to_scalar(upper, lower, limit),
-            // SAFETY: only what is available is asked for.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::fine_up_to_avx2(upper, lower, limit) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::fine_up_to_neon(upper, lower, limit) },
-        };
-        Lanes::available().into_iter().map(of).collect()
-    }
-
-    /// The same of a group of packed codes.
-    fn bits_of_packed<const BITS: usize, const WORDS: usize>(
-        words: &[u16; WIDE_WORDS],
-        limit: i32,
-        step: i32,
-        exponent: u32,
-    ) -> Vec<u32> {
-        let words: &[u16; WORDS] = words.first_chunk().unwrap();
-        let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => packed_up_to_scalar::<BITS, WORDS>(words, limit, step, exponent),
-            // SAFETY: only what is available is asked for.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                x86::packed_up_to_avx2::<BITS, WORDS>(words, limit, step, exponent)
-            },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::packed_up_to_neon::<BITS, WORDS>(words, limit, step, exponent) },
-        };
-        Lanes::available().into_iter().map(of).collect()
-    }
-
-    /// The same of a group of wide codes.
-    fn bits_of_wide(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
-        let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => wide_up_to_scalar(words, limit, step, exponent),
-            // SAFETY: only what is available is asked for.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::wide_up_to_avx2(words, limit, step, exponent) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::wide_up_to_neon(words, limit, step, exponent) },
-        };
-        Lanes::available().into_iter().map(of).collect()
+    fn bits_of(compare: Compare<'_>) -> Vec<u32> {
+        // SAFETY: only what is available is asked.
+        Lanes::available().into_iter().map(|lanes| unsafe { lanes.ask(&compare) }).collect()
     }
 
     fn random_numbers() -> impl FnMut() -> u32 {
@@ -508,7 +685,7 @@ mod tests {
             let codes: [u16; CODES] = std::array::from_fn(|_| random() as u16);
             for limit in [0, 1, 0x7fff, 0x8000, u16::MAX - 1, u16::MAX, random() as u16, codes[7], codes[15]]
             {
-                let all = bits_of_codes(&codes, limit);
+                let all = bits_of(Compare::Codes(&codes, limit));
                 assert!(all.iter().all(|bits| *bits == all[0]), "{codes:?} {limit} {all:x?}");
             }
         }
@@ -530,7 +707,7 @@ mod tests {
                 for limit in limits.into_iter().chain(around) {
                     let of = |(lane, code): (usize, &u32)| u32::from(*code <= limit) << lane;
                     let expected: u32 = codes.iter().enumerate().map(of).sum();
-                    let all = bits_of_fine(&upper, &lower, limit);
+                    let all = bits_of(Compare::Fine(&upper, &lower, limit));
                     assert!(all.iter().all(|bits| *bits == expected), "{codes:x?} {limit:x} {all:x?}");
                 }
             }
@@ -547,9 +724,9 @@ mod tests {
             for limit in [i32::MIN, -1, 0, 7 * step, 15 * step, i32::MAX].into_iter().chain(near) {
                 for exponent in 0..8 {
                     for all in [
-                        bits_of_packed::<10, { group_words(10) }>(&wide, limit, step, exponent),
-                        bits_of_packed::<12, { group_words(12) }>(&wide, limit, step, exponent),
-                        bits_of_wide(&wide, limit, step, exponent),
+                        bits_of(Compare::Ten(&wide, (limit, step, exponent))),
+                        bits_of(Compare::Twelve(&wide, (limit, step, exponent))),
+                        bits_of(Compare::Wide(&wide, (limit, step, exponent))),
                     ] {
                         let alike = all.iter().all(|bits| *bits == all[0]);
                         assert!(alike, "{wide:?} {limit} {step} {exponent} {all:x?}");

@@ -11,7 +11,7 @@
 //! Callers: `boundaries` and its `stored` (first boundaries of segments); `index`, `index::sorted`
 //! and `version::run_index` in `solera`; the examples `compare` and `segments`.
 
-use crate::lanes::{self, Lanes};
+use crate::lanes::{Instructions, Lanes, Query};
 
 /// Keys of a node: a cache line.
 const NODE: usize = 8;
@@ -36,12 +36,14 @@ pub struct STree {
     nodes: Box<[Node]>,
     /// Every level below the root's, the leaves' last.
     levels: Box<[Level]>,
-    len: usize,
+    /// The first leaf among the nodes.
+    leaves: u32,
+    len: u32,
     lanes: Lanes,
 }
 
 impl STree {
-    /// The tree over `keys`, which ascend (equal ones allowed), at most 2^32.
+    /// The tree over `keys`, which ascend (equal ones allowed), less than 2^32.
     pub fn new(keys: &[u64]) -> STree {
         STree::with_lanes(keys, Lanes::detect())
     }
@@ -88,8 +90,9 @@ impl STree {
             first += count;
             Level { first: first - count, last: count.saturating_sub(1) }
         });
-        let levels_below = places.skip(1).collect();
-        STree { levels: levels_below, nodes: levels.concat().into(), len: keys.len(), lanes }
+        let levels_below: Box<[Level]> = places.skip(1).collect();
+        let leaves = levels_below.last().map_or(0, |level| level.first);
+        STree { levels: levels_below, nodes: levels.concat().into(), leaves, len: keys.len() as u32, lanes }
     }
 
     /// `keys.partition_point(|key| key <= x)`.
@@ -103,56 +106,29 @@ impl STree {
     /// it meanwhile.
     #[inline]
     pub fn up_to_early(&self, x: u64, early: impl Fn(usize)) -> usize {
-        match self.lanes {
-            Lanes::Scalar => self.descend(x, lanes::up_to_scalar, early),
-            // SAFETY: an S-tree is made with instructions that the processor has: `with_lanes`
-            // asserts it.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 => unsafe { self.up_to_avx2(x, early) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx512 => unsafe { self.up_to_avx512(x, early) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { self.up_to_neon(x, early) },
-        }
+        // SAFETY: an S-tree is made with instructions that the processor has: `with_lanes` asserts
+        // it.
+        unsafe { self.lanes.ask(UpTo { tree: self, x, early }) }
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn up_to_avx2(&self, x: u64, early: impl Fn(usize)) -> usize {
-        self.descend(x, |node, x| lanes::x86::up_to_avx2(node, x), early)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    fn up_to_avx512(&self, x: u64, early: impl Fn(usize)) -> usize {
-        self.descend(x, |node, x| lanes::x86::up_to_avx512(node, x), early)
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    #[target_feature(enable = "neon")]
-    fn up_to_neon(&self, x: u64, early: impl Fn(usize)) -> usize {
-        self.descend(x, |node, x| lanes::arm::up_to_neon(node, x), early)
-    }
-
-    /// The search, with one way to count a node's keys.
+    /// The search by these instructions.
     #[inline(always)]
-    fn descend(&self, x: u64, up_to: impl Fn(&[u64; NODE], u64) -> usize, early: impl Fn(usize)) -> usize {
+    pub(crate) fn up_to_by(&self, by: impl Instructions, x: u64, early: impl Fn(usize)) -> usize {
         let Some(mut node) = self.nodes.first() else { return 0 };
         let mut number = 0;
         for level in &*self.levels {
             // The filling counts for the largest number only, and there may be no such child.
-            number = (number * CHILDREN + up_to(&node.0, x)).min(level.last as usize);
+            number = (number * CHILDREN + by.up_to(&node.0, x)).min(level.last as usize);
             node = &self.nodes[level.first as usize + number];
         }
         early(number * NODE + NODE / 2);
-        (number * NODE + up_to(&node.0, x)).min(self.len)
+        (number * NODE + by.up_to(&node.0, x)).min(self.len())
     }
 
     /// Keys.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Whether there is no key.
@@ -161,10 +137,10 @@ impl STree {
     }
 
     /// The key at `rank`, which must be below [`STree::len`].
+    #[inline]
     pub fn get(&self, rank: usize) -> u64 {
-        assert!(rank < self.len, "a key of the tree");
-        let leaves = self.levels.last().map_or(0, |level| level.first as usize);
-        self.nodes[leaves + rank / NODE].0[rank % NODE]
+        assert!(rank < self.len(), "a key of the tree");
+        self.nodes[self.leaves as usize + rank / NODE].0[rank % NODE]
     }
 
     /// Cache lines that a search touches: one per level.
@@ -175,6 +151,22 @@ impl STree {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.levels)
+    }
+}
+
+/// [`STree::up_to_early`].
+struct UpTo<'t, E> {
+    tree: &'t STree,
+    x: u64,
+    early: E,
+}
+
+impl<E: Fn(usize)> Query for UpTo<'_, E> {
+    type Answer = usize;
+
+    #[inline(always)]
+    fn by(self, by: impl Instructions) -> usize {
+        self.tree.up_to_by(by, self.x, self.early)
     }
 }
 
