@@ -123,13 +123,6 @@ impl Segment {
         }
     }
 
-    /// Codes of a long segment of so many words, in groups of `GROUP`.
-    #[inline]
-    fn count<const GROUP: usize>(self, words: usize) -> usize {
-        let rest = self.rest();
-        (words - Segment::words_of_rest(rest, GROUP)) / GROUP * CODES + rest
-    }
-
     /// How many codes the last group has beyond full ones.
     #[inline]
     fn rest(self) -> usize {

@@ -190,32 +190,32 @@ impl Boundaries {
     ) -> InGroup<'_, GROUP> {
         let centre = i64::from(segment.line.centre) * CENTRE;
         let steps = steps - centre;
-        let count = segment.count::<GROUP>(words);
-        early(segment.rank as usize + ((steps.max(0) / STEP) as usize).min(count));
-        let last = (count - 1) / CODES;
+        // The last group may end early, and nothing follows it.
+        let (last, rest) = ((words - 1) / GROUP, segment.rest());
+        let of_line = ((steps.max(0) / STEP) as usize).min(last * CODES + CODES);
+        early((segment.rank as usize + of_line).min(self.len));
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
         let words = &self.words[segment.words_at()..];
-        let codes_of = |group: usize| (count - group * CODES).min(CODES);
         // How far boundaries are off the line at the query's place tells where on the line those
         // around it are.
         let off = Head::of_word(words[group_at(steps) * GROUP]).base();
         let mut group = group_at(steps - off);
         // Groups before it while none is below the query, or behind it while all are.
         let mut way = 0;
-        let found = loop {
+        let (found, codes) = loop {
             let of_group = group_of(words, group);
             let head = Head::of_word(of_group[0]);
-            let valid = u32::MAX >> (32 - codes_of(group));
-            let below = compare(of_group, limit_in(steps, group, head), head) & valid;
+            let codes = if group == last && rest > 0 { rest } else { CODES };
+            let below = compare(of_group, limit_in(steps, group, head), head) & (u32::MAX >> (32 - codes));
             let found = below.count_ones() as usize;
             way = match found {
                 0 if group > 0 && way <= 0 => -1,
                 CODES if group < last && way >= 0 => 1,
-                _ => break found,
+                _ => break (found, codes),
             };
             group = group.wrapping_add_signed(way);
         };
-        InGroup { words, group, found, codes: codes_of(group), steps, centre }
+        InGroup { words, group, found, codes, steps, centre }
     }
 }
 

@@ -209,21 +209,20 @@ impl Spelling {
     pub(super) fn number(&self, text: &[u8]) -> u64 {
         let (mut low, mut left, mut row) = (0u64, u64::MAX, 0);
         for &byte in looked_at(text) {
-            let digit = self.digits[usize::from(byte)];
+            let digit = usize::from(self.digits[usize::from(byte)]);
             let unit = left >> SHIFT;
-            if digit >= OTHER {
-                let at = usize::from(row) + usize::from(digit - OTHER);
-                return low + unit * u64::from(self.slots[at]);
+            if digit >= usize::from(OTHER) {
+                return low + unit * u64::from(self.slots[row + digit - usize::from(OTHER)]);
             }
-            let at = usize::from(row) + usize::from(digit);
-            let slot = self.slots.get(at..at + 2).and_then(<[u8]>::first_chunk);
-            let [start, end] = *slot.expect("a letter's slot ends");
-            low += unit * u64::from(start);
-            left = unit * u64::from(end - start);
+            // The end first: then it alone is checked.
+            let end = u64::from(self.slots[row + digit + 1]);
+            let start = u64::from(self.slots[row + digit]);
+            low += unit * start;
+            left = unit * (end - start);
             if left >> SHIFT == 0 {
                 return low;
             }
-            row = self.rows[usize::from(digit)];
+            row = usize::from(self.rows[digit]);
         }
         low
     }
