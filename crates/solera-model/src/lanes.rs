@@ -1,10 +1,11 @@
 //! Comparing one number with several at once: `Lanes`, by which instructions. `Lanes::detect` gives
 //! the widest that the processor has.
 //!
-//! `Instructions` compare nodes of eight `u64`, plain codes of 16 and 24 bits, and groups of sixteen
-//! codes. A group's codes have 10, 12 or 16 bits and count from a line. Each comparison is written
-//! for AVX2 and NEON, with a scalar twin; nodes have AVX-512 too. A `Query` is compiled once for
-//! each, whole: so its comparisons are no calls. `prefetch` asks for memory ahead, on x86-64 only.
+//! `Instructions` compare nodes of eight `u64`, plain codes of 16 and 24 bits, and groups of
+//! sixteen codes. A group's codes have 10, 12 or 16 bits and count from a line. Each comparison is
+//! written for AVX2 and NEON, with a scalar twin; nodes have AVX-512 too. A `Query` is compiled
+//! once for each, whole: so its comparisons are no calls. `prefetch` asks for memory ahead, on
+//! x86-64 only.
 //!
 //! What must hold: every set of instructions gives the same answer as the scalar twin, which is the
 //! definition. What the processor has is asked once, when a structure is built, so the choice costs

@@ -1,8 +1,9 @@
-//! What boundaries are asked: `PlaceOf` a key, and `RoundedOf`, from where on a boundary is counted.
+//! What boundaries are asked: `PlaceOf` a key, and `RoundedOf`, from where on a boundary is
+//! counted.
 //!
 //! The S-tree names the segment, whose line says where in it the key is. Then sixteen codes are
-//! compared at once: those of a short segment, or of a group. Each query is compiled for each set of
-//! instructions (`lanes`).
+//! compared at once: those of a short segment, or of a group. Each query is compiled for each set
+//! of instructions (`lanes`).
 //!
 //! What must hold: what `boundaries` promises of answers. Whatever the codes say, a search among
 //! groups goes one way, so it ends.
