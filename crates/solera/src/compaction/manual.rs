@@ -20,6 +20,7 @@ use super::{
 use crate::{
     ids::FileId,
     key::KeyRange,
+    pin::Slice,
     version::{Run, TableRef, Version},
 };
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct ManualCompaction {
     level: u32,
     bottom: u32,
     /// Where it stands in `level`; `None` at the level's end.
-    from: Option<Box<[u8]>>,
+    from: Option<Slice>,
     /// Files up to this one are older than the request.
     newest_file: FileId,
 }

@@ -454,7 +454,7 @@ pub struct TransactionIter {
     iter: Iter,
     /// The whole range asked for.
     range: KeyRange,
-    front: End<Box<[u8]>>,
+    front: End<Slice>,
     back: End<KeyEnd>,
 }
 

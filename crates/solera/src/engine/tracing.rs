@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     ids::Seqno,
     key::{KeyEnd, Kind},
+    pin::Slice,
     stats::{Counter, Latency, Sampled},
     sync::{
         ArcSwap,
@@ -211,7 +212,7 @@ impl Tracing {
 /// Where an end of an iterator was placed.
 pub(crate) enum Placed {
     /// At the first entry from here on.
-    Front(Box<[u8]>),
+    Front(Slice),
     /// At the last entry before this end.
     Back(KeyEnd),
 }
