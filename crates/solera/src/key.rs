@@ -336,8 +336,8 @@ impl Ord for KeyEnd {
     }
 }
 
-/// A range of user keys: from `start`, which belongs to it, to `end`. A clone takes no memory: short
-/// keys lie in the range itself, others are shared.
+/// A range of user keys: from `start`, which belongs to it, to `end`. A clone takes no memory:
+/// short keys lie in the range itself, others are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first key that may be in the range.

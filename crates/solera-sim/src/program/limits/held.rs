@@ -64,7 +64,8 @@ pub(super) fn operands(dir: &Path, budget: u64, bytes: u64, count: u64, name: &s
 }
 
 /// `keys` keys of `key_bytes` with values of `value_bytes`, `count` iterators at once, each stepped
-/// `steps` times, in turns. If they are `bounded`, each is over a range with bounds as long as keys.
+/// `steps` times, in turns. If they are `bounded`, each is over a range whose bounds are as long as
+/// keys.
 pub(super) fn iterators(
     dir: &Path,
     budget: u64,
