@@ -193,8 +193,9 @@ impl Boundaries {
         let steps = steps - centre;
         // The last group may end early, and nothing follows it.
         let (last, rest) = ((words - 1) / GROUP, segment.rest());
-        let of_line = ((steps.max(0) / STEP) as usize).min(last * CODES + CODES);
-        early((segment.rank as usize + of_line).min(self.len));
+        let of_last = if rest > 0 { rest } else { CODES };
+        let of_line = ((steps.max(0) / STEP) as usize).min(last * CODES + of_last);
+        early(segment.rank as usize + of_line);
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
         let words = &self.words[segment.words_at()..];
         // How far boundaries are off the line at the query's place tells where on the line those
@@ -206,7 +207,7 @@ impl Boundaries {
         let (found, codes) = loop {
             let of_group = group_of(words, group);
             let head = Head::of_word(of_group[0]);
-            let codes = if group == last && rest > 0 { rest } else { CODES };
+            let codes = if group == last { of_last } else { CODES };
             let below = compare(of_group, limit_in(steps, group, head), head) & (u32::MAX >> (32 - codes));
             let found = below.count_ones() as usize;
             way = match found {
