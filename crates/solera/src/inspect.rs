@@ -21,7 +21,6 @@ use crate::{
     frame::FILE_HEADER_BYTES,
     ids::{DatabaseId, FileId},
     key::KeyRange,
-    pin::Slice,
     table::{self, TableContext, TableDescriptor, TableFile},
     values::{self, LiveValues, Tally, ValueFiles},
     version::{Edit, Manifest, TableRef, each_pointer},
@@ -76,7 +75,7 @@ pub struct CheckReport {
 /// (keyspace, level, run, start of the clip).
 struct LiveTable {
     descriptor: Arc<TableDescriptor>,
-    places: BTreeMap<(u32, u32, u64, Slice), KeyRange>,
+    places: BTreeMap<(u32, u32, u64, Box<[u8]>), KeyRange>,
 }
 
 /// What the manifest's edits come to, as far as a check needs it.
@@ -95,7 +94,7 @@ impl Live {
     fn add(&mut self, edit: &Edit) {
         for (keyspace, tree) in &edit.trees {
             for removed in &tree.removed {
-                let place = (keyspace.0, removed.level, removed.run.0, removed.clip_start[..].into());
+                let place = (keyspace.0, removed.level, removed.run.0, removed.clip_start.clone());
                 if let Some(table) = self.tables.get_mut(&removed.file) {
                     table.places.remove(&place);
                 }

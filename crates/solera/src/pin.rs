@@ -576,11 +576,6 @@ impl<const N: usize> From<&[u8; N]> for Slice {
         Slice::copy_from(bytes)
     }
 }
-impl<const N: usize> From<[u8; N]> for Slice {
-    fn from(bytes: [u8; N]) -> Slice {
-        Slice::copy_from(&bytes)
-    }
-}
 impl PartialOrd for Slice {
     fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
         Some(self.cmp(other))

@@ -25,7 +25,6 @@ use crate::{
     canary::{Bug, planted},
     ids::{FileId, KeyspaceId},
     key::{KeyEnd, KeyRange},
-    pin::Slice,
     values::{Live, LiveValues},
     version::{Run, TableRef, Version},
 };
@@ -85,7 +84,7 @@ pub trait WalkReads {
 
     /// Keys inside `range`, ascending, that divide its reads into about so many `parts`: fewer if
     /// little was read.
-    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Slice>;
+    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Box<[u8]>>;
 }
 
 /// A piece of a keyspace: a table of its last level or, where walks read, a part of one, with all
@@ -419,7 +418,7 @@ pub fn cells<E>(
     let extent = version.runs().iter().map(|run| run.range());
     let extent = extent.reduce(|all, range| all.hull(&range)).unwrap_or_else(KeyRange::all);
     let parts = CELLS_READ.div_ceil(last.tables().len());
-    let mut starts: Vec<Slice> = Vec::new();
+    let mut starts: Vec<Box<[u8]>> = Vec::new();
     for table in last.tables().iter() {
         starts.push(table.clip().start.clone());
         starts.extend(read.dividing(table.clip(), parts));

@@ -21,7 +21,6 @@ use super::{
 use crate::{
     ids::RunId,
     key::{KeyEnd, KeyRange},
-    pin::Slice,
     version::{Run, TableRef},
 };
 use std::sync::Arc;
@@ -104,7 +103,7 @@ impl<'v> Cut<'v> {
     /// The first range at or after `from` that nothing stands in the way of. Any part of the
     /// sources before it has to wait. `None`: nothing left, or all of it has to wait.
     pub(super) fn first_range(&self, from: &[u8]) -> Option<KeyRange> {
-        let mut from: Slice = from.into();
+        let mut from: Box<[u8]> = from.into();
         loop {
             let range = self.range_at(&from)?;
             let in_the_way = self.obstacles().find(|obstacle| obstacle.contains(&range.start));
@@ -123,7 +122,7 @@ impl<'v> Cut<'v> {
             let at = run.tables().partition_point(|table| !table.clip().end.admits(from));
             run.tables().get(at)
         });
-        let start: Slice = reaching.map(|table| (&table.clip().start[..]).max(from)).min()?.into();
+        let start: Box<[u8]> = reaching.map(|table| (&table.clip().start[..]).max(from)).min()?.into();
         let next = self.obstacles().map(|obstacle| &obstacle.start).filter(|next| **next > start).min();
         let last = self.sources.iter().map(|run| run.range().end).max()?;
         let stop = match next {
@@ -246,7 +245,7 @@ fn can_move(sources: &[Source], target: &Target, drops_tombstones: bool) -> bool
 }
 
 /// The first key behind `end`; `None` if there is none.
-pub(super) fn first_after(end: &KeyEnd) -> Option<Slice> {
+pub(super) fn first_after(end: &KeyEnd) -> Option<Box<[u8]>> {
     match end {
         KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
         KeyEnd::Excluded(end) => Some(end.clone()),

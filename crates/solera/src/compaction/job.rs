@@ -28,7 +28,6 @@ use crate::{
     memtable::Memtable,
     merge::Merge,
     operator::MergeOperator,
-    pin::Slice,
     pool,
     sight::Reader,
     sync::atomic::{AtomicBool, Ordering},
@@ -197,7 +196,7 @@ pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Written> {
 /// The table without its largest key: for a bug that the simulator plants.
 fn without_last_key(table: &TableRef) -> Option<TableRef> {
     let last = table.clip().end.key().unwrap_or_default();
-    table.within(&KeyRange { start: Slice::empty(), end: KeyEnd::Excluded(last.into()) })
+    table.within(&KeyRange { start: Box::default(), end: KeyEnd::Excluded(last.into()) })
 }
 
 /// What a merge may take for granted of its sources.
@@ -346,7 +345,7 @@ struct Outputs<'o, 'j> {
     /// Where its keys lie from those whose values move.
     side: Side,
     /// Where the range of the open table begins.
-    start: Slice,
+    start: Box<[u8]>,
     /// Bytes of the tombstones that start in the range of the open table.
     tombstone_bytes: u64,
     /// Bytes of the values to which the open table points.
@@ -369,7 +368,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             unmeasured_bytes: 0,
             ends: false,
             side: Side::Within,
-            start: Slice::empty(),
+            start: Box::default(),
             tombstone_bytes: 0,
             separated_bytes: 0,
             moves,

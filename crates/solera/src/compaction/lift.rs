@@ -15,7 +15,7 @@ use super::{
     plan::{Plan, Reason},
     surplus::Surplus,
 };
-use crate::{pin::Slice, version::Run};
+use crate::version::Run;
 use std::sync::Arc;
 
 /// The next piece of the surplus levels, if reads have paid for it.
@@ -27,13 +27,13 @@ pub(super) fn lift(picture: &Picture<'_>) -> Option<Plan> {
     let runs: Vec<&Arc<Run>> = picture.version.runs().iter().filter(|run| run.level() >= last).collect();
     let surplus: Vec<&Arc<Run>> = runs.iter().copied().filter(|run| run.level() > last).collect();
     let cut = Cut::lifting(picture, runs, (last, picture.target_run(last))).around_damage();
-    let mut from = Slice::empty();
+    let mut from: Box<[u8]> = Box::default();
     loop {
         let first = surplus.iter().filter_map(|run| {
             let at = run.tables().partition_point(|table| !table.clip().end.admits(&from));
             Some((&run.tables().get(at)?.clip().start[..]).max(&from[..]))
         });
-        let start: Slice = first.min()?.into();
+        let start: Box<[u8]> = first.min()?.into();
         let range = cut.first_range(&start)?;
         // What lies before the first surplus key and behind the last stays where it is.
         let inside = surplus.iter().flat_map(|run| run.overlapping(&range)).map(|table| table.clip().clone());

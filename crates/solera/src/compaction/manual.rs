@@ -20,7 +20,6 @@ use super::{
 use crate::{
     ids::FileId,
     key::KeyRange,
-    pin::Slice,
     version::{Run, TableRef, Version},
 };
 use std::sync::Arc;
@@ -36,7 +35,7 @@ pub struct ManualCompaction {
     level: u32,
     bottom: u32,
     /// Where it stands in `level`; `None` at the level's end.
-    from: Option<Slice>,
+    from: Option<Box<[u8]>>,
     /// Files up to this one are older than the request.
     newest_file: FileId,
 }

@@ -288,7 +288,7 @@ impl Plan {
 }
 
 fn removal(level: u32, run: RunId, table: &TableRef) -> Removed {
-    Removed { level, run, file: table.id(), clip_start: table.clip().start[..].into() }
+    Removed { level, run, file: table.id(), clip_start: table.clip().start.clone() }
 }
 
 fn addition(level: u32, run: RunId, table: &TableRef) -> Added {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ids::Seqno,
-    key::KeyRange,
+    key::{KeyEnd, KeyRange},
     table::waste::{Cover, ENTRY_BYTES, Waste},
     version::{LEVELS_MAX, Run, TableRef, Version},
 };
@@ -349,7 +349,7 @@ fn covers(version: &Version) -> impl Iterator<Item = (&Arc<Run>, &TableRef, &Cov
 
 /// The keys that `cover` covers in a table that counts within `clip`.
 fn within(cover: &Cover, clip: &KeyRange) -> KeyRange {
-    KeyRange::half_open(&cover.start, &cover.end).intersection(clip)
+    KeyRange { start: cover.start.clone(), end: KeyEnd::Excluded(cover.end.clone()) }.intersection(clip)
 }
 
 /// Whether `cover`, in a table that counts within `clip`, covers all of `range`.

@@ -14,7 +14,6 @@ use super::check_sizes;
 use crate::{
     error::Result,
     key::{self, KeyEnd, KeyRange},
-    pin::Slice,
 };
 use std::{
     borrow::Cow,
@@ -71,7 +70,7 @@ pub(super) fn key_range((start, end): (Bound<&[u8]>, Bound<&[u8]>)) -> KeyRange 
     let start = match start {
         Bound::Included(key) => key.into(),
         Bound::Excluded(key) => [key, &[0]].concat().into(),
-        Bound::Unbounded => Slice::empty(),
+        Bound::Unbounded => Box::default(),
     };
     let end = match end {
         Bound::Included(key) => KeyEnd::Included(key.into()),

@@ -92,7 +92,6 @@ fn reaches(end: &KeyEnd, start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pin::Slice;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -167,7 +166,7 @@ mod tests {
     fn what_is_popped_from_both_ends_is_two_stretches_and_a_push_cuts_one() {
         let mut emptied = Emptied::default();
         for n in 0..100u8 {
-            emptied.learn(KeyRange { start: Slice::empty(), end: KeyEnd::Excluded([n].into()) });
+            emptied.learn(KeyRange { start: Box::default(), end: KeyEnd::Excluded([n].into()) });
             emptied.learn(KeyRange { start: [255 - n, 0].into(), end: KeyEnd::Unbounded });
         }
         assert_eq!(emptied.stretches.len(), 2);

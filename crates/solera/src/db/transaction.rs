@@ -454,7 +454,7 @@ pub struct TransactionIter {
     iter: Iter,
     /// The whole range asked for.
     range: KeyRange,
-    front: End<Slice>,
+    front: End<Box<[u8]>>,
     back: End<KeyEnd>,
 }
 

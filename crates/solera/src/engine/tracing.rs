@@ -25,7 +25,6 @@ use crate::{
     error::{Error, Result},
     ids::Seqno,
     key::{KeyEnd, Kind},
-    pin::Slice,
     stats::{Counter, Latency, Sampled},
     sync::{
         ArcSwap,
@@ -212,7 +211,7 @@ impl Tracing {
 /// Where an end of an iterator was placed.
 pub(crate) enum Placed {
     /// At the first entry from here on.
-    Front(Slice),
+    Front(Box<[u8]>),
     /// At the last entry before this end.
     Back(KeyEnd),
 }

@@ -97,9 +97,9 @@ struct Source {
 
 #[derive(Debug)]
 struct Clip {
-    start: Slice,
+    start: Box<[u8]>,
     /// The first key behind the clip.
-    end: Option<Slice>,
+    end: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl Clip {
     /// block has to be searched for the ends.
     fn of(clip: &KeyRange, all: &KeyRange) -> Clip {
         if clip.covers(all) {
-            return Clip { start: Slice::empty(), end: None };
+            return Clip { start: Box::default(), end: None };
         }
         let end = match &clip.end {
             KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),

@@ -14,7 +14,6 @@
 use crate::{
     compaction::WalkReads,
     key::{KeyEnd, KeyRange},
-    pin::Slice,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -100,11 +99,11 @@ impl WalkReads for Sample {
         self.within(range).len() as u64 * READS_PER_KEY
     }
 
-    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Slice> {
+    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Box<[u8]>> {
         let keys = self.within(range);
         let parts = parts.min(keys.len() / KEYS_PER_PART).max(1);
-        let mut dividing: Vec<Slice> =
-            (1..parts).map(|part| keys[keys.len() * part / parts][..].into()).collect();
+        let mut dividing: Vec<Box<[u8]>> =
+            (1..parts).map(|part| keys[keys.len() * part / parts].clone()).collect();
         dividing.dedup();
         dividing.retain(|key| **key > *range.start);
         dividing

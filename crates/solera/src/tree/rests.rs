@@ -20,7 +20,6 @@ use super::{View, scan::Source};
 use crate::{
     key::KeyRange,
     merge::visible::{Backward, Forward},
-    pin::Slice,
     sight::Reader,
     stats::lane_of_this_thread,
     sync::{
@@ -64,7 +63,7 @@ impl Spare {
     pub fn front(&mut self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Forward<Source>>> {
         let mut walker = self.front.take_if(|_| memtables_of(view) == Some(self.memtables))?;
         // The walk places it where the range begins, or behind.
-        walker.serve(reader, KeyRange { start: Slice::empty(), end: range.end.clone() });
+        walker.serve(reader, KeyRange { start: Box::default(), end: range.end.clone() });
         Some(walker)
     }
 

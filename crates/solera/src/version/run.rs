@@ -16,7 +16,6 @@ use crate::{
     error::{Error, Result},
     ids::{FileId, RunId},
     key::{KeyEnd, KeyRange},
-    pin::Slice,
     table::{TableDescriptor, TableFile},
     tombstone::RangeTombstones,
 };
@@ -124,7 +123,7 @@ impl TableRef {
 
     /// The parts before and after `range`.
     pub fn without(&self, range: &KeyRange) -> [Option<TableRef>; 2] {
-        let before = KeyRange { start: Slice::empty(), end: KeyEnd::Excluded(range.start.clone()) };
+        let before = KeyRange { start: Box::default(), end: KeyEnd::Excluded(range.start.clone()) };
         let after = match &range.end {
             KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
             KeyEnd::Excluded(end) => Some(end.clone()),

@@ -64,13 +64,11 @@ pub(super) fn operands(dir: &Path, budget: u64, bytes: u64, count: u64, name: &s
 }
 
 /// `keys` keys of `key_bytes` with values of `value_bytes`, `count` iterators at once, each stepped
-/// `steps` times, in turns. If they are `bounded`, each is over a range whose bounds are as long as
-/// keys.
+/// `steps` times, in turns.
 pub(super) fn iterators(
     dir: &Path,
     budget: u64,
     [keys, key_bytes, value_bytes, count, steps]: [u64; 5],
-    bounded: bool,
 ) -> solera::Result<()> {
     let db = open(dir, budget)?;
     let mut random = Random::new(keys);
@@ -86,14 +84,7 @@ pub(super) fn iterators(
     db.flush()?;
     db.wait_idle()?;
     println!("rss_flushed_kib {}", peak_rss_kib()?);
-    let bound = |byte: u8| {
-        let mut bound = long.clone();
-        bound[at..].fill(byte);
-        bound
-    };
-    let (first, last) = (bound(0), bound(u8::MAX));
-    let iterator = |_| if bounded { db.range(&first[..]..=&last[..]) } else { db.iter() };
-    let mut iterators: Vec<_> = (0..count).map(iterator).collect();
+    let mut iterators: Vec<_> = (0..count).map(|_| db.iter()).collect();
     for iterator in &mut iterators {
         // Each begins elsewhere.
         long[at..].copy_from_slice(&random.next().to_be_bytes());

@@ -155,8 +155,6 @@ pub enum Task {
         count: u64,
         /// Of each iterator
         steps: u64,
-        /// 1: each has bounds, as long as keys
-        bounded: u64,
     },
     /// Delete many ranges by one batch
     Ranges {
@@ -305,8 +303,8 @@ pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
         Task::Operands { budget, bytes, count, ref operator } => {
             held::operands(dir, budget, bytes, count, operator)
         }
-        Task::Iterators { budget, keys, key_bytes, value_bytes, count, steps, bounded } => {
-            held::iterators(dir, budget, [keys, key_bytes, value_bytes, count, steps], bounded == 1)
+        Task::Iterators { budget, keys, key_bytes, value_bytes, count, steps } => {
+            held::iterators(dir, budget, [keys, key_bytes, value_bytes, count, steps])
         }
         Task::Ranges { budget, count } => held::ranges(dir, budget, count),
         Task::Rests { budget, rounds, seed } => rests::rests(dir, budget, rounds, seed),

@@ -484,8 +484,8 @@ impl Gaps {
     pub fn unwritten_in(&self, range: &KeyRange, eye: Eye) -> Option<KeyRange> {
         let lists = self.lists.lock();
         let gap = lists.next(&range.start, eye)?;
-        let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end[..].into()) };
-        let stretch = KeyRange { start: gap.start[..].into(), end }.intersection(range);
+        let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
+        let stretch = KeyRange { start: gap.start.clone(), end }.intersection(range);
         (!stretch.is_empty()).then_some(stretch)
     }
 
@@ -532,8 +532,8 @@ impl Gaps {
         let mut lists = self.lists.lock();
         self.change(&mut lists, |lists| {
             lists.now.retain(|gap| {
-                let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end[..].into()) };
-                KeyRange { start: gap.start[..].into(), end }.intersection(range).is_empty()
+                let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
+                KeyRange { start: gap.start.clone(), end }.intersection(range).is_empty()
             });
             lists.bytes = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
         });

@@ -12,7 +12,6 @@ use crate::{
     error::Error,
     ids::SEQNO_MAX,
     key::{self, KeyEnd, KeyRange},
-    pin::Slice,
     vfs::fault::{Call, Effect, Fault, FaultFs},
 };
 use std::io;
@@ -95,7 +94,7 @@ fn seeks_and_clips_admit_what_the_model_admits() {
     for (name, entries) in families() {
         let mut rng = Rng(3);
         let probes = probes(&entries);
-        let pick = |rng: &mut Rng| -> Slice { probes[rng.below(probes.len() as u64) as usize][..].into() };
+        let pick = |rng: &mut Rng| probes[rng.below(probes.len() as u64) as usize].clone().into_boxed_slice();
         for (i, layout) in layouts().enumerate() {
             let context = context(&fresh_fs(), 1 << 16);
             let file = table_of(&context, &layout, &entries);
@@ -107,7 +106,7 @@ fn seeks_and_clips_admit_what_the_model_admits() {
                     _ => KeyEnd::Excluded(pick(&mut rng)),
                 };
                 let clip =
-                    KeyRange { start: if round % 5 == 0 { Slice::empty() } else { pick(&mut rng) }, end };
+                    KeyRange { start: if round % 5 == 0 { Box::default() } else { pick(&mut rng) }, end };
                 let model = clipped(&entries, &clip);
                 let says = format!("{name}, {layout:?}, {clip}");
                 let mut cursor = file.cursor(&clip, access).unwrap();
@@ -265,7 +264,7 @@ fn what_a_cursor_lends_upward_goes_on_in_the_next_blocks_as_far_as_it_may() {
                 _ => {}
             }
             let clip = KeyRange {
-                start: Slice::empty(),
+                start: Box::default(),
                 end: high.as_ref().map_or(KeyEnd::Unbounded, |high| KeyEnd::Excluded(high[..].into())),
             };
             let mut cursor = file.cursor(&clip, Access::Cached(0)).unwrap();
