@@ -65,10 +65,10 @@ impl Lanes {
             Lanes::Scalar => query.by(Scalar),
             // SAFETY: by the contract.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 => unsafe { x86::ask_by_avx2(query) },
+            Lanes::Avx512 if Q::IN_512_BITS => unsafe { x86::ask_by_avx512(query) },
             // SAFETY: by the contract.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx512 => unsafe { x86::ask_by_avx512(query) },
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::ask_by_avx2(query) },
             // SAFETY: by the contract.
             #[cfg(target_arch = "aarch64")]
             Lanes::Neon => unsafe { arm::ask_by_neon(query) },
@@ -80,6 +80,9 @@ impl Lanes {
 pub(crate) trait Query {
     /// What it comes to.
     type Answer;
+    /// Whether it may be compiled for 512 bits at once. Compilers multiply as many then, and a
+    /// processor that does so runs slower for a while, whatever it does.
+    const IN_512_BITS: bool;
 
     /// Asks it. To be `inline(always)`, so that it is compiled for these instructions.
     fn by(self, instructions: impl Instructions) -> Self::Answer;
@@ -645,6 +648,7 @@ mod tests {
 
     impl Query for &Compare<'_> {
         type Answer = u32;
+        const IN_512_BITS: bool = true;
 
         fn by(self, by: impl Instructions) -> u32 {
             match *self {

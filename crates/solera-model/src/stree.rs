@@ -163,6 +163,7 @@ struct UpTo<'t, E> {
 
 impl<E: Fn(usize)> Query for UpTo<'_, E> {
     type Answer = usize;
+    const IN_512_BITS: bool = true;
 
     #[inline(always)]
     fn by(self, by: impl Instructions) -> usize {

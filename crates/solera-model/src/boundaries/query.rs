@@ -25,6 +25,7 @@ pub(super) struct PlaceOf<'b, E, const MEASURED: bool> {
 
 impl<E: Fn(usize), const MEASURED: bool> Query for PlaceOf<'_, E, MEASURED> {
     type Answer = Place;
+    const IN_512_BITS: bool = false;
 
     #[inline(always)]
     fn by(self, by: impl Instructions) -> Place {
@@ -75,6 +76,7 @@ pub(super) struct RoundedOf<'b> {
 
 impl Query for RoundedOf<'_> {
     type Answer = Option<(usize, u64)>;
+    const IN_512_BITS: bool = false;
 
     #[inline(always)]
     fn by(self, by: impl Instructions) -> Option<(usize, u64)> {
