@@ -14,7 +14,7 @@
 //! `solera-cli` and `fuzz`.
 
 use crate::ids::{SEQNO_MAX, Seqno};
-use std::{borrow::Cow, cmp::Ordering, fmt};
+use std::{borrow::Cow, cmp::Ordering, fmt, ops::Deref, sync::Arc};
 
 /// Longest user key, in bytes: lengths are stored in 16 bits.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -407,6 +407,61 @@ impl KeyRange {
     }
 }
 
+/// A range of user keys that several hold at once: an iterator and its walkers. Clones share bounds
+/// that are long. Short ones are copied: to count who holds them costs a short scan more.
+#[derive(Clone, Debug)]
+pub enum SharedRange {
+    /// Bounds that each clone has for itself.
+    Own(KeyRange),
+    /// Bounds that all clones share.
+    Shared(Arc<KeyRange>),
+}
+
+/// Bounds that have more bytes together are shared.
+const OWN_BYTES_MAX: usize = 256;
+
+impl SharedRange {
+    /// The same, or from the first key on: for what never looks before the start.
+    #[inline]
+    pub fn to_end(&self) -> SharedRange {
+        match self {
+            SharedRange::Own(range) => {
+                SharedRange::Own(KeyRange { start: Box::default(), end: range.end.clone() })
+            }
+            SharedRange::Shared(range) => SharedRange::Shared(range.clone()),
+        }
+    }
+}
+
+impl Default for SharedRange {
+    /// Every key.
+    fn default() -> Self {
+        SharedRange::Own(KeyRange::all())
+    }
+}
+
+impl Deref for SharedRange {
+    type Target = KeyRange;
+
+    #[inline]
+    fn deref(&self) -> &KeyRange {
+        match self {
+            SharedRange::Own(range) => range,
+            SharedRange::Shared(range) => range,
+        }
+    }
+}
+
+impl From<KeyRange> for SharedRange {
+    #[inline]
+    fn from(range: KeyRange) -> Self {
+        match range.start.len() + range.end.key().map_or(0, <[u8]>::len) <= OWN_BYTES_MAX {
+            true => SharedRange::Own(range),
+            false => SharedRange::Shared(Arc::new(range)),
+        }
+    }
+}
+
 impl fmt::Display for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}", self.start.escape_ascii())?;
@@ -424,6 +479,19 @@ impl fmt::Display for KeyRange {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Symptom: an iterator between bounds of 60,000 bytes kept up to three copies of each. Cause:
+    /// range, walk and each end had the bounds as bytes of their own. Cure: they share them.
+    #[test]
+    fn clones_of_a_shared_range_have_long_bounds_in_the_same_memory() {
+        let range = SharedRange::from(KeyRange::half_open(&[1; 60_000], &[2; 60_000]));
+        for clone in [range.clone(), range.to_end()] {
+            assert_eq!(clone.start.as_ptr(), range.start.as_ptr());
+            assert_eq!(clone.end.key().unwrap().as_ptr(), range.end.key().unwrap().as_ptr());
+        }
+        let short = SharedRange::from(KeyRange::half_open(b"a", b"b"));
+        assert_eq!((&*short.clone(), &*short.to_end()), (&*short, &KeyRange::half_open(b"", b"b")));
+    }
 
     proptest! {
         #[test]

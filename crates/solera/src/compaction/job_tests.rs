@@ -14,7 +14,7 @@ use crate::{
     frame::FileKind,
     ids::{DatabaseId, FileId, Seqno},
     index::IndexKind,
-    key::{KeyRange, Kind},
+    key::{KeyRange, Kind, SharedRange},
     memtable::Memtable,
     merge::visible::{self, Backward, Forward},
     operator::{Append, MergeOperator},
@@ -305,7 +305,7 @@ impl World {
         }
         let operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(Append));
         let reader = Reader { snapshot, now_ms: self.now_ms, operator, values: None };
-        Ok((cursors, visible::Scope { reader, tombstones, range: KeyRange::all() }))
+        Ok((cursors, visible::Scope { reader, tombstones, range: SharedRange::default() }))
     }
 
     /// Everything is flushed, so the tables must say it all.

@@ -53,24 +53,25 @@ impl Emptied {
         self.stretches.truncate(STRETCHES_MAX);
     }
 
-    /// What is left of `range` without what is known to be empty at its ends.
-    pub(super) fn narrow(&mut self, range: &mut KeyRange) {
+    /// What is left of `range` without what is known to be empty at its ends; `None` if that is all
+    /// of it.
+    pub(super) fn narrowed(&mut self, range: &KeyRange) -> Option<KeyRange> {
+        let mut start = None;
         if let Some(at) = self.stretches.iter().position(|stretch| stretch.contains(&range.start)) {
-            let stretch = self.use_again(at);
-            range.start = match &stretch.end {
-                KeyEnd::Excluded(end) => end.clone(),
-                KeyEnd::Included(last) => [last, &[0][..]].concat().into(),
+            start = match &self.use_again(at).end {
+                KeyEnd::Excluded(end) => Some(end.clone()),
+                KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
                 // Nothing is left, whatever the end was.
-                KeyEnd::Unbounded => {
-                    range.end = KeyEnd::Excluded(range.start.clone());
-                    return;
-                }
+                KeyEnd::Unbounded => return Some(KeyRange::half_open(&range.start, &range.start)),
             };
         }
         let holds_end = |stretch: &KeyRange| stretch.end >= range.end && reaches(&range.end, &stretch.start);
-        if let Some(at) = self.stretches.iter().position(holds_end) {
-            range.end = KeyEnd::Excluded(self.use_again(at).start.clone());
-        }
+        let at = self.stretches.iter().position(holds_end);
+        let end = at.map(|at| KeyEnd::Excluded(self.use_again(at).start.clone()));
+        (start.is_some() || end.is_some()).then(|| KeyRange {
+            start: start.unwrap_or_else(|| range.start.clone()),
+            end: end.unwrap_or_else(|| range.end.clone()),
+        })
     }
 
     /// The stretch at `at`, which is used last now.
@@ -147,8 +148,7 @@ mod tests {
                         emptied.wrote(&key);
                     }
                     Step::Narrow(range) => {
-                        let mut narrow = range.clone();
-                        emptied.narrow(&mut narrow);
+                        let narrow = emptied.narrowed(&range).unwrap_or_else(|| range.clone());
                         for key in &all {
                             let is_left = narrow.contains(key);
                             prop_assert!(!is_left || range.contains(key), "{key:?} was not asked for");
@@ -170,12 +170,10 @@ mod tests {
             emptied.learn(KeyRange { start: [255 - n, 0].into(), end: KeyEnd::Unbounded });
         }
         assert_eq!(emptied.stretches.len(), 2);
-        let mut range = KeyRange::all();
-        emptied.narrow(&mut range);
+        let range = emptied.narrowed(&KeyRange::all()).unwrap();
         assert_eq!(range, KeyRange { start: [99].into(), end: KeyEnd::Excluded([156, 0].into()) });
         emptied.wrote(&[200]);
-        let mut range = KeyRange::all();
-        emptied.narrow(&mut range);
+        let range = emptied.narrowed(&KeyRange::all()).unwrap();
         assert_eq!(range.end, KeyEnd::Excluded([200, 0].into()));
     }
 }

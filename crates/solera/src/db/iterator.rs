@@ -13,8 +13,10 @@
 //! Callers: applications and other crates, by `Keyspace::{iter, range, prefix}`, `Snapshot` and
 //! `Db`; `db::transaction`, with its own writes laid over (`with_overlay`).
 
+mod left;
 mod pause;
 
+use self::left::Left;
 use super::{Keyspace, Snapshot, scout::Scout, writes::FrontSource};
 use crate::{
     block::LentEntries,
@@ -23,7 +25,7 @@ use crate::{
     engine::{snapshots::Moment, tracing::Placed},
     error::{Error, Result},
     ids::Seqno,
-    key::{KeyEnd, KeyRange},
+    key::{KeyEnd, SharedRange},
     merge::visible::{Backward, Forward},
     pin::{Copies, Slice},
     sight::Reader,
@@ -93,11 +95,8 @@ pub struct Iter {
     /// until the iterator is gone.
     live: Result<()>,
     now_ms: u64,
-    /// What is left between the two ends, once an end was placed elsewhere than where the whole
-    /// range begins or ends.
-    left: Option<KeyRange>,
-    /// The whole range asked for; seeks go back to it.
-    whole: KeyRange,
+    /// What is left between the two ends.
+    left: Left,
     front: Option<Box<Forward<Source>>>,
     back: Option<Box<Backward<Source>>>,
     last: Last,
@@ -172,13 +171,13 @@ impl Tally {
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Iter({:?} {})", self.keyspace.name(), self.whole)
+        write!(f, "Iter({:?} {})", self.keyspace.name(), *self.left.whole)
     }
 }
 
 impl Iter {
     /// Over `range` of `keyspace`, as `snapshot` sees it, or as of now.
-    pub(super) fn new(keyspace: &Keyspace, snapshot: Option<Snapshot>, range: KeyRange) -> Self {
+    pub(super) fn new(keyspace: &Keyspace, snapshot: Option<Snapshot>, range: SharedRange) -> Self {
         let sees = snapshot.as_ref().map_or(Ok(()), |snapshot| snapshot.sees(keyspace));
         let own = || Seen::Own(keyspace.handle().store.snapshots.hold());
         // The moment is registered, so a view taken after it still holds all that it sees.
@@ -192,8 +191,7 @@ impl Iter {
             live: keyspace.live().and(sees),
             moment,
             overlay: None,
-            left: None,
-            whole: range,
+            left: Left::all_of(range),
             front: None,
             back: None,
             last: Last::Neither,
@@ -239,20 +237,9 @@ impl Iter {
         self.view.as_ref().expect("an iterator has its view until it is dropped")
     }
 
-    /// What is left between the two ends.
-    #[inline]
-    fn range(&self) -> &KeyRange {
-        self.left.as_ref().unwrap_or(&self.whole)
-    }
-
-    /// The same, to be changed.
-    fn range_mut(&mut self) -> &mut KeyRange {
-        self.left.get_or_insert_with(|| self.whole.clone())
-    }
-
     fn walk(&self) -> Result<Walk> {
         self.live.clone()?;
-        let walk = Walk::new(self.view(), &self.whole)?.remembering(self.keyspace.tree());
+        let walk = Walk::new(self.view(), self.left.whole.clone())?.remembering(self.keyspace.tree());
         Ok(match &self.overlay {
             Some(overlay) => walk.with_fronts(overlay()),
             None => walk,
@@ -288,8 +275,8 @@ impl Iter {
             // What came before the placing is not of it.
             tally.leave(&self.keyspace);
             let placed = match at {
-                Last::Back => Placed::Back(self.left.as_ref().unwrap_or(&self.whole).end.clone()),
-                _ => Placed::Front(self.left.as_ref().unwrap_or(&self.whole).start.clone()),
+                Last::Back => Placed::Back(self.left.end().clone()),
+                _ => Placed::Front(self.left.start().into()),
             };
             tally.recorded = Some(Box::new((placed, 0)));
         }
@@ -315,8 +302,7 @@ impl Iter {
     }
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
-        let start = self.whole.clamp_to_start(key).into();
-        self.range_mut().start = start;
+        self.left.begin_at(key);
         self.last = Last::Neither;
         self.front_yielded = false;
         self.front_failed = true;
@@ -325,7 +311,7 @@ impl Iter {
             return Err(Error::Closed);
         }
         self.front_pauses = false;
-        if self.range().is_empty() {
+        if self.left.is_empty() {
             self.front = None;
         } else {
             self.place_front()?;
@@ -347,7 +333,7 @@ impl Iter {
             && let Some(mut spare) = self.spare.take()
         {
             self.live.clone()?;
-            let walker = spare.front(self.view(), self.reader(), &self.whole);
+            let walker = spare.front(self.view(), self.reader(), &self.left.whole);
             self.spare = Some(spare);
             if let Some(mut walker) = walker {
                 walker.remember(self.keyspace.tree().clone(), 0);
@@ -363,7 +349,7 @@ impl Iter {
             && let Some(mut spare) = self.spare.take()
         {
             self.live.clone()?;
-            let walker = spare.back(self.view(), self.reader(), &self.whole);
+            let walker = spare.back(self.view(), self.reader(), &self.left.whole);
             self.spare = Some(spare);
             if let Some(mut walker) = walker {
                 walker.remember(self.keyspace.tree().clone(), 0);
@@ -400,9 +386,9 @@ impl Iter {
         if self.front.is_none() {
             self.front = Some(self.new_front()?);
         }
-        let range = self.left.as_ref().unwrap_or(&self.whole);
+        let start = self.left.start();
         let placed = self.front.as_mut().map_or(Ok(None), |front| {
-            let placed = front.seek(&range.start);
+            let placed = front.seek(start);
             of_pair(placed, front.is_refused())
         });
         match placed {
@@ -422,8 +408,7 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let end = KeyEnd::Included(key.as_ref().into()).min(self.whole.end.clone());
-        self.range_mut().end = end;
+        self.left.end_at(KeyEnd::Included(key.as_ref().into()));
         self.back_was_placed = true;
         self.last = Last::Neither;
         self.count_passed();
@@ -472,7 +457,7 @@ impl Iter {
         }
         // Failed unless we come past every `?`: an error leaves the iterator fused.
         self.front_failed = !planted(Bug::IteratorNotFused);
-        if self.front.is_none() && !self.range().is_empty() {
+        if self.front.is_none() && !self.left.is_empty() {
             match std::mem::take(&mut self.front_pauses) {
                 true => self.put_front()?,
                 false => self.place_front()?,
@@ -484,9 +469,9 @@ impl Iter {
             {
                 self.front_refusal = of_pair(Err(error), front.is_refused())?;
             }
-            let range = self.left.as_ref().unwrap_or(&self.whole);
+            let end = self.left.end();
             self.front_yielded = front.valid()
-                && (range.end.is_unbounded() || range.end.admits(front.key()))
+                && (end.is_unbounded() || end.admits(front.key()))
                 && !(self.back_began && front.key() >= &self.back_key[..]);
         }
         if self.front_yielded {
@@ -516,7 +501,7 @@ impl Iter {
         if self.keyspace.is_closed() {
             return Err(Error::Closed);
         }
-        let is_empty = self.range().is_empty();
+        let is_empty = self.left.is_empty();
         match &mut self.back {
             Some(back) if self.back_yielded => {
                 if let Err(error) = back.prev() {
@@ -529,7 +514,7 @@ impl Iter {
                 let pauses = std::mem::take(&mut self.back_pauses);
                 let begun = if pauses { None } else { self.begin_placing() };
                 let mut back = self.new_back()?;
-                let placed = match &self.range().end {
+                let placed = match self.left.end() {
                     KeyEnd::Unbounded => back.seek_last(),
                     KeyEnd::Excluded(key) => back.seek_before(key),
                     KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat()),
@@ -546,7 +531,7 @@ impl Iter {
             self.back_failed = false;
             return Ok(false);
         };
-        if back.valid() && self.range().begins_by(back.key()) && !self.front_has_passed(back.key()) {
+        if back.valid() && self.left.begins_by(back.key()) && !self.front_has_passed(back.key()) {
             self.back_key.clear();
             self.back_key.extend_from_slice(back.key());
             self.back_began = true;
@@ -595,7 +580,7 @@ impl Iter {
     #[cold]
     fn look_ahead(&mut self) {
         let Some(front) = &self.front else { return };
-        let placed = Walk::new(self.view(), &self.whole).and_then(|walk| {
+        let placed = Walk::new(self.view(), self.left.whole.clone()).and_then(|walk| {
             let mut walker = walk.forward(self.reader());
             walker.seek(front.key())?;
             Ok(walker)

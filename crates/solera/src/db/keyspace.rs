@@ -24,7 +24,7 @@ use crate::{
     engine::{commit::Single, report},
     error::{Error, Result},
     ids::Seqno,
-    key::{self, EXPIRY_BYTES, KeyRange},
+    key::{self, EXPIRY_BYTES, SharedRange},
     operator::NOT_GIVEN,
     pin::Slice,
     sight::{self, Reader},
@@ -536,7 +536,7 @@ impl Keyspace {
 
     /// All entries in key order, as of now.
     pub fn iter(&self) -> Iter {
-        Iter::new(self, None, KeyRange::all())
+        Iter::new(self, None, SharedRange::default())
     }
 
     /// The entries whose keys are in `range`, as of now.
@@ -553,12 +553,12 @@ impl Keyspace {
     /// # Ok(()) }
     /// ```
     pub fn range(&self, range: impl KeyBounds) -> Iter {
-        Iter::new(self, None, key_range(range.key_bounds()))
+        Iter::new(self, None, key_range(range.key_bounds()).into())
     }
 
     /// The entries whose keys start with `prefix`, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::new(self, None, prefix_range(prefix.as_ref()))
+        Iter::new(self, None, prefix_range(prefix.as_ref()).into())
     }
 
     /// Loads sorted entries straight into tables: no log, no memtable, all visible and durable at

@@ -19,7 +19,7 @@ use crate::{
     engine::snapshots::Moment,
     error::{Error, Result},
     ids::Seqno,
-    key::KeyRange,
+    key::SharedRange,
     pin::Slice,
 };
 use std::{fmt, sync::Arc};
@@ -136,16 +136,16 @@ impl Snapshot {
 
     /// All entries, in key order.
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
-        Iter::new(keyspace, Some(self.clone()), KeyRange::all())
+        Iter::new(keyspace, Some(self.clone()), SharedRange::default())
     }
 
     /// The entries whose keys are in `range`.
     pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Iter {
-        Iter::new(keyspace, Some(self.clone()), key_range(range.key_bounds()))
+        Iter::new(keyspace, Some(self.clone()), key_range(range.key_bounds()).into())
     }
 
     /// The entries whose keys start with `prefix`.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::new(keyspace, Some(self.clone()), prefix_range(prefix.as_ref()))
+        Iter::new(keyspace, Some(self.clone()), prefix_range(prefix.as_ref()).into())
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     engine::reads::{Reads, Span},
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
-    key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
+    key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind, SharedRange},
     merge::visible::gaps::Eye,
     pin::Slice,
     sight::{self, Verdict},
@@ -140,7 +140,7 @@ impl Transaction {
                 let range = KeyRange::closed(key, key);
                 let view = keyspace.tree().view_owned();
                 keyspace.live()?;
-                let mut walker = Walk::new(&view, &range)?
+                let mut walker = Walk::new(&view, range.into())?
                     .with_fronts(writes.sources())
                     .forward(keyspace.reader(self.snapshot.seqno(), self.snapshot.now_ms()));
                 walker.seek(key)?;
@@ -214,25 +214,23 @@ impl Transaction {
     /// # Ok(()) }
     /// ```
     pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter {
-        self.entries(keyspace, KeyRange::all())
+        self.entries(keyspace, SharedRange::default())
     }
 
     /// The entries whose keys are in `range`; see [`Transaction::iter`].
     pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> TransactionIter {
-        self.entries(keyspace, key_range(range.key_bounds()))
+        self.entries(keyspace, key_range(range.key_bounds()).into())
     }
 
     /// The entries whose keys start with `prefix`; see [`Transaction::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter {
-        self.entries(keyspace, prefix_range(prefix.as_ref()))
+        self.entries(keyspace, prefix_range(prefix.as_ref()).into())
     }
 
-    fn entries(&self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter {
+    fn entries(&self, keyspace: &Keyspace, range: SharedRange) -> TransactionIter {
         let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes.clone());
-        let mut walked = range.clone();
-        if let Some(writes) = &own {
-            writes.emptied().lock().narrow(&mut walked);
-        }
+        let narrowed = own.as_ref().and_then(|writes| writes.emptied().lock().narrowed(&range));
+        let walked = narrowed.map_or_else(|| range.clone(), SharedRange::from);
         let mut iter = Iter::new(keyspace, Some(self.snapshot.clone()), walked);
         if let Some(writes) = own.clone() {
             iter = iter.with_overlay(Box::new(move || writes.sources()));
@@ -242,8 +240,8 @@ impl Transaction {
             keyspace: keyspace.tree().id,
             own,
             iter,
-            front: End::placed(range.start.clone()),
-            back: End::placed(range.end.clone()),
+            front: End::placed(None),
+            back: End::placed(None),
             range,
         }
     }
@@ -431,14 +429,15 @@ impl Transaction {
 
 /// One end of an iterator: where it was placed, and what it has passed over since.
 struct End<F> {
-    from: F,
+    /// `None`: where the whole range begins, or ends.
+    from: Option<F>,
     /// It has not moved since.
     is_fresh: bool,
     passed: Option<Span>,
 }
 
 impl<F> End<F> {
-    fn placed(from: F) -> End<F> {
+    fn placed(from: Option<F>) -> End<F> {
         End { from, is_fresh: true, passed: None }
     }
 }
@@ -453,7 +452,7 @@ pub struct TransactionIter {
     /// Over what is not known to be empty.
     iter: Iter,
     /// The whole range asked for.
-    range: KeyRange,
+    range: SharedRange,
     front: End<Box<[u8]>>,
     back: End<KeyEnd>,
 }
@@ -472,7 +471,7 @@ impl TransactionIter {
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.front = End::placed(self.range.clamp_to_start(key).into());
+        self.front = End::placed(Some(self.range.clamp_to_start(key).into()));
         self.iter.seek(key)
     }
 
@@ -483,7 +482,7 @@ impl TransactionIter {
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.back = End::placed(KeyEnd::Included(key.into()).min(self.range.end.clone()));
+        self.back = End::placed(Some(KeyEnd::Included(key.into()).min(self.range.end.clone())));
         self.iter.seek_back(key)
     }
 
@@ -493,12 +492,22 @@ impl TransactionIter {
         TransactionKeys { entries: self }
     }
 
+    /// Where the front was placed.
+    fn front_start(&self) -> Box<[u8]> {
+        self.front.from.as_ref().unwrap_or(&self.range.start).clone()
+    }
+
+    /// Where the back was placed.
+    fn back_end(&self) -> KeyEnd {
+        self.back.from.as_ref().unwrap_or(&self.range.end).clone()
+    }
+
     fn advance(&mut self) -> Result<bool> {
         let moved = self.iter.advance();
         let is_first = std::mem::take(&mut self.front.is_fresh);
         if let (Some(own), true, Ok(true)) = (&self.own, is_first, &moved) {
             let end = KeyEnd::Excluded(self.iter.key().into());
-            own.emptied().lock().learn(KeyRange { start: self.front.from.clone(), end });
+            own.emptied().lock().learn(KeyRange { start: self.front_start(), end });
         }
         // An end or an error says something about everything up to the end.
         let end = match moved {
@@ -510,7 +519,7 @@ impl TransactionIter {
         match self.front.passed {
             Some(span) => reads.span_mut(span).end = end,
             None => {
-                let range = KeyRange { start: self.front.from.clone(), end };
+                let range = KeyRange { start: self.front_start(), end };
                 self.front.passed = Some(reads.add_span(self.keyspace, range));
             }
         }
@@ -522,7 +531,7 @@ impl TransactionIter {
         let is_first = std::mem::take(&mut self.back.is_fresh);
         if let (Some(own), true, Ok(true)) = (&self.own, is_first, &moved) {
             let start = [self.iter.key(), &[0]].concat().into();
-            own.emptied().lock().learn(KeyRange { start, end: self.back.from.clone() });
+            own.emptied().lock().learn(KeyRange { start, end: self.back_end() });
         }
         let start = match moved {
             Ok(true) => self.iter.key().into(),
@@ -533,7 +542,7 @@ impl TransactionIter {
         match self.back.passed {
             Some(span) => reads.span_mut(span).start = start,
             None => {
-                let range = KeyRange { start, end: self.back.from.clone() };
+                let range = KeyRange { start, end: self.back_end() };
                 self.back.passed = Some(reads.add_span(self.keyspace, range));
             }
         }

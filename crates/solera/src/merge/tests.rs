@@ -15,7 +15,7 @@ use crate::{
     cursor::{Cursor, Lending, Lent},
     error::{Error, Result},
     ids::{SEQNO_MAX, Seqno},
-    key::{KeyEnd, KeyRange, Kind, head},
+    key::{KeyEnd, KeyRange, Kind, SharedRange, head},
     memtable::{Memtable, MemtableCursor},
     operator::Append,
     pin::Slice,
@@ -519,7 +519,7 @@ proptest! {
     ) {
         let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
         let expected = history.visible(snapshot, now, &range);
-        let scope = Scope { reader: reader(snapshot, now), tombstones, range };
+        let scope = Scope { reader: reader(snapshot, now), tombstones, range: range.into() };
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
         let (mut up, mut down) = (Forward::new(cursors.clone(), scope.clone()), Backward::new(cursors, scope));
         up.seek_first().unwrap();
@@ -563,7 +563,7 @@ proptest! {
         let range = KeyRange { start: key(range.0).into(), end };
         let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
         let expected = history.visible(snapshot, MOMENT, &range);
-        let scope = Scope { reader: reader(snapshot, MOMENT), tombstones, range };
+        let scope = Scope { reader: reader(snapshot, MOMENT), tombstones, range: range.into() };
         let alone = sources.iter().filter(|source| !source.is_empty()).count() == 1;
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
         let lent: usize = {
@@ -600,7 +600,7 @@ proptest! {
         let (sources, tombstones) = history.sources(0);
         let range = KeyRange::all();
         let expected = history.visible(SEQNO_MAX, MOMENT, &range);
-        let scope = Scope { reader: reader(SEQNO_MAX, MOMENT), tombstones, range };
+        let scope = Scope { reader: reader(SEQNO_MAX, MOMENT), tombstones, range: range.into() };
         let cursors = || {
             let mut cursors: Vec<ListCursor> = sources.iter().cloned().map(ListCursor::new).collect();
             let failing = failing % cursors.len();
@@ -703,7 +703,7 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
 
 fn plain_scope() -> Scope {
     let reader = Reader { operator: None, ..reader(SEQNO_MAX, MOMENT) };
-    Scope { reader, tombstones: Vec::new(), range: KeyRange::all() }
+    Scope { reader, tombstones: Vec::new(), range: SharedRange::default() }
 }
 
 fn reader(snapshot: Seqno, now_ms: u64) -> Reader {

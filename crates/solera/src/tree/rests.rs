@@ -18,7 +18,7 @@
 
 use super::{View, scan::Source};
 use crate::{
-    key::KeyRange,
+    key::SharedRange,
     merge::visible::{Backward, Forward},
     sight::Reader,
     stats::lane_of_this_thread,
@@ -60,15 +60,25 @@ pub struct Spare {
 
 impl Spare {
     /// The walker upward, for this reader of these keys, if it has all sources of `view`.
-    pub fn front(&mut self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Forward<Source>>> {
+    pub fn front(
+        &mut self,
+        view: &View,
+        reader: Reader,
+        range: &SharedRange,
+    ) -> Option<Box<Forward<Source>>> {
         let mut walker = self.front.take_if(|_| memtables_of(view) == Some(self.memtables))?;
         // The walk places it where the range begins, or behind.
-        walker.serve(reader, KeyRange { start: Box::default(), end: range.end.clone() });
+        walker.serve(reader, range.to_end());
         Some(walker)
     }
 
     /// The same of the walker downward.
-    pub fn back(&mut self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Backward<Source>>> {
+    pub fn back(
+        &mut self,
+        view: &View,
+        reader: Reader,
+        range: &SharedRange,
+    ) -> Option<Box<Backward<Source>>> {
         let mut walker = self.back.take_if(|_| memtables_of(view) == Some(self.memtables))?;
         walker.serve(reader, range.clone());
         Some(walker)

@@ -18,7 +18,7 @@ use crate::{
     cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
-    key::{KeyRange, Kind},
+    key::{KeyRange, Kind, SharedRange},
     memtable::MemtableCursor,
     merge::visible::{self, Backward, Forward, Remembers},
     pin::Slice,
@@ -183,10 +183,11 @@ impl Lending for Source {
 }
 
 /// The sources of one walk and their range tombstones, both from new to old.
+#[derive(Default)]
 pub struct Walk {
     sources: Vec<Source>,
     tombstones: Vec<Arc<RangeTombstones>>,
-    range: KeyRange,
+    range: SharedRange,
     /// What knows the gaps of all sources but what was added in front.
     memory: Option<Arc<dyn Remembers>>,
     in_front: usize,
@@ -194,29 +195,27 @@ pub struct Walk {
 
 impl Walk {
     /// Everything in `view` that may hold keys of `range`.
-    pub fn new(view: &View, range: &KeyRange) -> Result<Walk> {
-        let mut walk = Walk {
-            sources: Vec::new(),
-            tombstones: Vec::new(),
-            range: range.clone(),
-            memory: None,
-            in_front: 0,
-        };
-        if range.is_empty() {
-            return Ok(walk);
+    pub fn new(view: &View, range: SharedRange) -> Result<Walk> {
+        let mut walk = Walk::default();
+        if !range.is_empty() {
+            walk.add_sources(view, &range)?;
         }
-        walk.sources.reserve(1 + view.version.runs().len());
+        Ok(Walk { range, ..walk })
+    }
+
+    fn add_sources(&mut self, view: &View, range: &KeyRange) -> Result<()> {
+        self.sources.reserve(1 + view.version.runs().len());
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
             if memtable.has_range_tombstones() {
-                walk.add_tombstones(&memtable.tombstones());
+                self.add_tombstones(&memtable.tombstones());
             }
-            walk.sources.push(Source::Memtable(memtable.cursor()));
+            self.sources.push(Source::Memtable(memtable.cursor()));
         }
         for run in view.version.runs().iter().filter(|run| !run.overlapping(range).is_empty()) {
-            walk.add_tombstones(run.tombstones()?);
-            walk.sources.push(Source::Run(RunCursor::new(run.tables().clone(), Access::Cached(run.level()))));
+            self.add_tombstones(run.tombstones()?);
+            self.sources.push(Source::Run(RunCursor::new(run.tables().clone(), Access::Cached(run.level()))));
         }
-        Ok(walk)
+        Ok(())
     }
 
     /// Notes the tombstones of the source that comes next. None are noted as long as there are
@@ -285,7 +284,7 @@ impl Tree {
         if reader.operator.is_none() {
             return Err(super::read::no_operator(&self.name));
         }
-        let mut walker = Walk::new(view, &KeyRange::closed(key, key))?.forward(reader);
+        let mut walker = Walk::new(view, KeyRange::closed(key, key).into())?.forward(reader);
         walker.seek(key)?;
         if walker.valid() { value_of(&mut walker, &self.values).map(Some) } else { Ok(None) }
     }

@@ -54,7 +54,7 @@ impl Iter {
             // The smallest larger key.
             start.push(0);
         }
-        self.range_mut().start = start.into();
+        self.left.begin_at(start);
         (self.front_pauses, self.last) = (true, Last::Neither);
         let unused = self.spare.take();
         self.spare = Spare::of(self.view(), Some(front), None, unused);
@@ -68,7 +68,7 @@ impl Iter {
         }
         self.count_passed();
         let Some(back) = self.back.take_if(|_| self.back_yielded) else { return };
-        self.range_mut().end = KeyEnd::Excluded(std::mem::take(&mut self.back_key).into());
+        self.left.end_at(KeyEnd::Excluded(std::mem::take(&mut self.back_key).into()));
         (self.back_yielded, self.back_began) = (false, false);
         (self.back_pauses, self.last) = (true, Last::Neither);
         let unused = self.spare.take();

@@ -15,7 +15,7 @@ use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown,
 use crate::{
     cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::{Error, Result},
-    key::{self, KeyEnd, KeyRange},
+    key::{self, KeyEnd, SharedRange},
     merge::Merge,
     pin::Slice,
     sight::{Reader, Verdict, expires_ms, malformed},
@@ -105,11 +105,11 @@ impl<C: Lending> Backward<C> {
         // It would keep a block, or a memtable.
         self.value = Slice::empty();
         key::let_go_of_long(&mut self.key);
-        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, KeyRange::all());
+        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, SharedRange::default());
     }
 
     /// Walks for this reader, in this range, from now on. Not valid until positioned.
-    pub fn serve(&mut self, reader: Reader, range: KeyRange) {
+    pub fn serve(&mut self, reader: Reader, range: SharedRange) {
         (self.sight.scope.reader, self.sight.scope.range) = (reader, range);
     }
 

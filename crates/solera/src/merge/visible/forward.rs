@@ -15,7 +15,7 @@ use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown,
 use crate::{
     cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::Result,
-    key::{KeyEnd, KeyRange},
+    key::{KeyEnd, SharedRange},
     merge::Merge,
     pin::Slice,
     sight::{Reader, expires_ms},
@@ -84,11 +84,11 @@ impl<C: Lending> Forward<C> {
         self.trail.rest();
         self.scratch = Scratch::default();
         self.steady = (0, 0);
-        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, KeyRange::all());
+        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, SharedRange::default());
     }
 
     /// Walks for this reader, in this range, from now on. Not valid until positioned.
-    pub fn serve(&mut self, reader: Reader, range: KeyRange) {
+    pub fn serve(&mut self, reader: Reader, range: SharedRange) {
         (self.sight.scope.reader, self.sight.scope.range) = (reader, range);
     }
 

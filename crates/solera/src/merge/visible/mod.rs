@@ -26,7 +26,7 @@ use super::Merge;
 use crate::{
     cursor::Cursor,
     error::{Error, Result},
-    key::{KeyRange, Kind},
+    key::{Kind, SharedRange},
     pin::Slice,
     pool,
     sight::{Reader, Verdict, hides, malformed},
@@ -49,7 +49,7 @@ pub struct Scope {
     /// list of sources: what is missing is empty.
     pub tombstones: Vec<Arc<RangeTombstones>>,
     /// The keys to show.
-    pub range: KeyRange,
+    pub range: SharedRange,
 }
 
 /// A [`Scope`] as the walkers use it.
