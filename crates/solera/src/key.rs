@@ -1,5 +1,5 @@
 //! Keys: what an entry's kind is (`Kind`, `Verb`), how bytes become a number (`head`, `hash`),
-//! ranges (`KeyRange`, `KeyEnd`).
+//! ranges (`KeyRange`, `KeyEnd`, `SharedRange`).
 //!
 //! `Kind::from_u8` is the one decoder of kinds: a verb, and flags for expiry and separated values.
 //! `separator_len`, `successor` and `prefix_end` find keys between and behind others. The limits of
