@@ -75,7 +75,7 @@ fn keys_in_runs() -> impl Iterator<Item = Vec<u8>> {
     (0..1000).map(key)
 }
 
-/// Keys whose learned index has positions of 24 bits: gaps of up to 2^19, each octave equally
+/// Keys whose learned index has positions of 24 bits: gaps of 2^30 to 2^49, each octave equally
 /// likely.
 fn keys_in_octaves() -> impl Iterator<Item = Vec<u8>> {
     let mixed = |x: u64| {
@@ -85,10 +85,10 @@ fn keys_in_octaves() -> impl Iterator<Item = Vec<u8>> {
         x ^ (x >> 31)
     };
     let next = move |at: &mut u64, n: u64| {
-        *at += 1 << (mixed(n) % 20);
+        *at += (1 << (30 + mixed(n) % 19)) + (mixed(n) >> 34);
         Some(at.to_be_bytes().to_vec())
     };
-    (1..=1000).scan(0, next)
+    (1..=500).scan(0, next)
 }
 
 /// Makes the database. Every kind of entry and every kind of index is in a table, and every
@@ -119,7 +119,8 @@ fn build() -> MemFs {
     runs.flush().unwrap();
     let octaves = KeyspaceOptions::new().layout(layout(IndexKind::Learned));
     let octaves = db.keyspace_with("octaves", octaves).unwrap();
-    octaves.ingest(keys_in_octaves().map(|key| (key, *b"in a long gap"))).unwrap();
+    // Blocks of two: of more they would end at gaps that shorter codes tell.
+    octaves.ingest(keys_in_octaves().map(|key| (key, [b'v'; 100]))).unwrap();
     // What follows stays in the log.
     write_all_kinds(&db, "log");
     apart.put(b"later", [b'y'; 60]).unwrap();

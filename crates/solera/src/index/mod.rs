@@ -504,8 +504,13 @@ mod tests {
             let last_keys = knows_last_keys.then_some(&below);
             let keys: Vec<Vec<u8>> =
                 separators.iter().step_by(5).flat_map(|separator| around(separator)).collect();
-            for kind in [IndexKind::Learned, IndexKind::SherryPlr] {
-                let index = Index::build(kind, 2, &built, last_keys);
+            // Few of these choose nodes, which are tried out as well.
+            let nodes = Locator::Learned(Learned::of_nodes(&built, last_keys)).behind(built.begin());
+            let nodes = Index { kind: IndexKind::Learned, locator: nodes, reason: None };
+            let chosen = [IndexKind::Learned, IndexKind::SherryPlr]
+                .map(|kind| Index::build(kind, 2, &built, last_keys));
+            for index in chosen.into_iter().chain([nodes]) {
+                let kind = index.kind;
                 forms.extend(index.describe());
                 let honest = encoded(&index, &built);
                 let try_out = |changed: &[u8]| {

@@ -62,7 +62,10 @@ impl Run {
 /// The words of a text, as if it went on with zeros.
 #[inline]
 fn words(text: &[u8]) -> [u64; WORDS] {
-    std::array::from_fn(|word| word_at(text, word))
+    match text.len() <= size_of::<u64>() {
+        true => [head(text), 0, 0],
+        false => std::array::from_fn(|word| word_at(text, word)),
+    }
 }
 
 #[inline]
@@ -75,10 +78,11 @@ impl Fields {
     pub(super) fn of<'t>(mut texts: impl Iterator<Item = &'t [u8]>) -> Option<Fields> {
         let first = words(texts.next()?);
         let mut used = [0; WORDS];
-        for text in texts {
+        // Iterators of iterators are faster from within.
+        texts.for_each(|text| {
             let words = words(text);
             (0..WORDS).for_each(|word| used[word] |= words[word] ^ first[word]);
-        }
+        });
         let kept = kept_of(used);
         let fields = Fields::with(kept, first)?;
         let leading = lead(kept);

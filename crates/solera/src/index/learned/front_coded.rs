@@ -1,37 +1,47 @@
 //! Ascending separators without what each shares with the one before: `FrontCoded`, buckets of
-//! sixteen.
+//! 32.
 //!
 //! The `bucket`s stand one behind the other, without the prefix that all separators share. `locate`
-//! counts the separators that are not above a key, given how many buckets begin at or below it, or
-//! one more. It takes the last of these, or the one before.
+//! counts the separators that are not above a key. An S-tree holds the first eight bytes of each
+//! bucket, and leads to the last one that begins no later than the key. Where several begin with
+//! the key's eight bytes, their first separators are compared: a bucket holds its first one whole.
 //!
-//! What must hold: the answer is exact if the number of buckets is right or one too many. What
-//! `decode` lets pass may give wrong numbers, but none above `len`.
+//! What must hold: the answer is exact. What `decode` lets pass may give wrong numbers, but none
+//! above `len`.
 //!
-//! Caller: `index::learned`, whose nodes find the bucket.
+//! Caller: `index::learned`.
 
 use super::{
     super::{separators::Separators, sorted::compare_with_prefix},
     bucket::{self, BUCKET},
+    bucket_of_16::{self, SIXTEEN},
 };
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
-    prefetch::prefetch_lines,
+    key::head,
+    prefetch::{prefetch, prefetch_lines},
 };
+use solera_model::{lanes::Lanes, stree::STree};
 use std::cmp::Ordering;
 
 /// Cache lines of most buckets of paths.
-const BUCKET_LINES: usize = 4;
+const BUCKET_LINES: usize = 5;
+/// Cache lines of a bucket: where it begins, two of its own, and now and then those of another. The
+/// walk in it, whose steps the processor cannot foresee, is worth as much again.
+const WALK_LINES: f64 = 6.5;
 
 /// Separators in buckets.
 #[derive(Clone, Debug)]
 pub(super) struct FrontCoded {
     /// What all separators begin with.
     prefix: Box<[u8]>,
+    /// The head of each bucket's first separator.
+    heads: STree,
     /// Where each bucket begins in `bytes`.
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
     len: u32,
+    lanes: Lanes,
 }
 
 impl FrontCoded {
@@ -42,8 +52,16 @@ impl FrontCoded {
             starts.push(u32::try_from(bytes.len()).ok()?);
             bucket::push(&mut bytes, separators, first..separators.len().min(first + BUCKET), prefix.len());
         }
-        let len = separators.len() as u32;
-        Some(FrontCoded { prefix: prefix.into(), starts: starts.into(), bytes: bytes.into(), len })
+        let firsts =
+            (0..separators.len()).step_by(BUCKET).map(|first| &separators.get(first)[prefix.len()..]);
+        Some(FrontCoded {
+            prefix: prefix.into(),
+            heads: STree::new(&firsts.map(head).collect::<Vec<_>>()),
+            starts: starts.into(),
+            bytes: bytes.into(),
+            len: separators.len() as u32,
+            lanes: Lanes::detect(),
+        })
     }
 
     /// Puts `begin`, which was left out of all separators, before their prefix.
@@ -70,6 +88,7 @@ impl FrontCoded {
             return decoder.fail("as many buckets as separators need");
         }
         let (mut bytes, mut starts) = (Vec::with_capacity(decoder.remaining()), Vec::with_capacity(buckets));
+        let mut heads = Vec::with_capacity(buckets);
         for number in 0..buckets {
             let Ok(start) = u32::try_from(bytes.len()) else {
                 return decoder.fail("buckets of less than 4 GiB");
@@ -79,28 +98,75 @@ impl FrontCoded {
             if !bucket::is_sound(bucket, BUCKET.min(len - number * BUCKET)) {
                 return decoder.fail("a bucket of separators");
             }
+            heads.push(bucket::begin(bucket).head());
             bytes.extend_from_slice(bucket);
         }
-        Ok(FrontCoded { prefix, starts: starts.into(), bytes: bytes.into(), len: len as u32 })
+        if !heads.is_sorted() {
+            return decoder.fail("buckets that ascend");
+        }
+        let (heads, len, lanes) = (STree::new(&heads), len as u32, Lanes::detect());
+        Ok(FrontCoded { prefix, heads, starts: starts.into(), bytes: bytes.into(), len, lanes })
     }
 
-    /// How many separators are not above `key`, of which `buckets` buckets, or all but the last of
-    /// these, begin with one that is not.
+    /// Reads what was written when buckets were of sixteen. The separators take `bytes_max` bytes
+    /// at most.
+    pub(super) fn decode_sixteens(
+        decoder: &mut Decoder<'_>,
+        bytes_max: u64,
+    ) -> Result<FrontCoded, DecodeError> {
+        let prefix = decoder.bytes("what separators begin with")?;
+        let len = decoder.varint_up_to(u32::MAX.into(), "a count of separators")? as usize;
+        let (mut separators, mut bytes_left) = (Vec::new(), bytes_max);
+        while separators.len() < len {
+            let (bucket, count) = (decoder.bytes("a bucket")?, SIXTEEN.min(len - separators.len()));
+            if bucket_of_16::append(&mut separators, bucket, count, &mut bytes_left).is_none() {
+                return decoder.fail("a bucket of separators");
+            }
+        }
+        if !separators.is_sorted() {
+            return decoder.fail("separators that ascend");
+        }
+        let separators: Separators = separators.iter().collect();
+        match FrontCoded::new(&separators, &[]) {
+            Some(coded) => Ok(FrontCoded { prefix: [prefix, separators.begin()].concat().into(), ..coded }),
+            None => decoder.fail("separators of less than 4 GiB"),
+        }
+    }
+
+    /// How many separators are not above `key`. `early` is told half a bucket beside, before the
+    /// bucket is walked.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8], buckets: usize) -> usize {
+    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
         match compare_with_prefix(key, &self.prefix) {
             Ordering::Less => return 0,
             Ordering::Greater => return self.len(),
             Ordering::Equal => {}
         }
         let rest = &key[self.prefix.len()..];
-        for bucket in (buckets.saturating_sub(2)..buckets).rev() {
-            let up_to = self.up_to(bucket, rest);
-            if up_to > 0 {
-                return bucket * BUCKET + up_to;
+        let Some(bucket) = self.begun(rest).checked_sub(1) else { return 0 };
+        early(bucket * BUCKET + BUCKET / 2);
+        bucket * BUCKET + self.up_to(bucket, rest)
+    }
+
+    /// How many buckets begin with a separator that is not above `key`.
+    #[inline]
+    fn begun(&self, key: &[u8]) -> usize {
+        let x = head(key);
+        let up_to =
+            self.heads.up_to_early(x, |near| prefetch(self.starts.as_ptr().wrapping_add(near).cast()));
+        // Heads do not tell those that have the key's own.
+        let is_above = |bucket: usize| bucket::begin(self.bucket(bucket)).is_above(key);
+        match up_to.checked_sub(1).filter(|&last| self.heads.get(last) == x && is_above(last)) {
+            None => up_to,
+            Some(last) => {
+                let (mut low, mut high) = (x.checked_sub(1).map_or(0, |below| self.heads.up_to(below)), last);
+                while low < high {
+                    let middle = low.midpoint(high);
+                    if is_above(middle) { high = middle } else { low = middle + 1 }
+                }
+                low
             }
         }
-        0
     }
 
     /// How many separators of a bucket are not above `key`.
@@ -109,7 +175,7 @@ impl FrontCoded {
         let bucket = self.bucket(number);
         // A walk goes from tail to tail and would wait for each line anew.
         prefetch_lines::<BUCKET_LINES>(bucket.as_ptr());
-        bucket::up_to(bucket, BUCKET.min(self.len() - number * BUCKET), key)
+        bucket::up_to(self.lanes, bucket, BUCKET.min(self.len() - number * BUCKET), key)
     }
 
     #[inline]
@@ -119,9 +185,14 @@ impl FrontCoded {
         &self.bytes[start..end]
     }
 
-    /// Buckets.
-    pub(super) fn buckets(&self) -> usize {
-        self.starts.len()
+    /// How many buckets there are, for people.
+    pub(super) fn describe(&self) -> String {
+        format!("{} buckets, found by their first bytes", self.starts.len())
+    }
+
+    /// Cache lines that a lookup touches.
+    pub(super) fn lines(&self) -> f64 {
+        self.heads.lines() as f64 + WALK_LINES
     }
 
     /// Separators.
@@ -131,7 +202,7 @@ impl FrontCoded {
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        self.prefix.len() + size_of_val(&*self.starts) + self.bytes.len()
+        self.prefix.len() + self.heads.bytes() + size_of_val(&*self.starts) + self.bytes.len()
     }
 }
 
@@ -139,6 +210,7 @@ impl FrontCoded {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::Cell;
 
     fn check(separators: &[Vec<u8>], keys: &[Vec<u8>], prefix: usize) {
         let built: Separators = separators.iter().collect();
@@ -152,10 +224,9 @@ mod tests {
         });
         for key in own.chain(keys.iter().cloned()) {
             let expected = separators.partition_point(|separator| *separator <= key);
-            let buckets = separators.iter().step_by(BUCKET).filter(|first| **first <= key).count();
-            for told in [buckets, (buckets + 1).min(separators.len().div_ceil(BUCKET))] {
-                assert_eq!(coded.locate(&key, told), expected, "{key:?}, {told} buckets");
-            }
+            let told = Cell::new(None);
+            assert_eq!(coded.locate(&key, |near| told.set(Some(near))), expected, "{key:?}");
+            assert!(told.get().is_none_or(|near| near.abs_diff(expected) <= BUCKET / 2), "{key:?}");
         }
     }
 

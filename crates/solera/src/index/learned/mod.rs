@@ -2,16 +2,19 @@
 //! (docs/decisions/0018).
 //!
 //! `Nodes` know each separator by its head, perhaps by `Spelling`. `Clusters` tell those that lie
-//! close to each other by distances. For long text, nodes know every sixteenth, and all lie in
-//! `FrontCoded` buckets. Where none takes fewer bytes, separators in order are halved. Of many
-//! separators, samples say which form is cheapest. A boundary mostly takes 11 to 13 bits.
+//! close to each other by distances. Long text lies in `FrontCoded` buckets. Where none takes fewer
+//! bytes, separators in order are halved. Of many separators, samples say which form is cheapest. A
+//! boundary mostly takes 11 to 13 bits.
+//!
 //! What must hold: `locate` gives how many separators are not above the key, or at most `reach`
 //! more. Where last keys are known, it gives more for `astray` of the table's keys, counted: one in
 //! a thousand at most. Without them that is estimated. Decoded bytes may give wrong numbers, none
 //! above `len`.
+//!
 //! Caller: `index::mod`, for the kinds `learned` and `auto`.
 
 mod bucket;
+mod bucket_of_16;
 mod fields;
 mod front_coded;
 mod letters;
@@ -45,6 +48,8 @@ const SAMPLES: usize = 4;
 const NEIGHBOURS: usize = 160;
 /// Where the table has more than so many times as many separators.
 const PART_OF: usize = 2;
+/// A table that has more than so many times as many is glanced at in all the places, not in one.
+const GLANCED_OF: usize = 16;
 /// Where nodes of a few separators take so many times [`NODES_BYTES`], they are not built of all
 /// samples.
 const HOPELESS: f64 = 2.0;
@@ -68,9 +73,6 @@ const NODES_BYTES: f64 = 3.5;
 const NODES_BYTES_MIN: f64 = 256.0;
 /// A form is large if it takes more than this part of the bytes of separators in their order.
 const LARGE: f64 = 0.45;
-/// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one
-/// before. The walk in it, whose steps the processor cannot foresee, is worth as much again.
-const BUCKET_LINES: f64 = 6.5;
 
 /// Learned boundaries.
 #[derive(Clone, Debug)]
@@ -85,8 +87,8 @@ pub struct Learned {
 enum Form {
     /// Of all separators.
     Nodes(Nodes),
-    /// Nodes of every sixteenth, and all separators.
-    FrontCoded(Nodes, FrontCoded),
+    /// All separators, in buckets.
+    FrontCoded(FrontCoded),
     /// All separators, in their order.
     Halved(Sorted),
     /// Stems, and all separators by their distance from these.
@@ -101,7 +103,7 @@ impl Form {
     fn bytes(&self) -> usize {
         match self {
             Form::Nodes(nodes) => nodes.bytes(),
-            Form::FrontCoded(nodes, text) => nodes.bytes() + text.bytes(),
+            Form::FrontCoded(text) => text.bytes(),
             Form::Halved(sorted) => sorted.bytes(),
             Form::Clusters(clusters) => size_of::<Clusters>() + clusters.bytes(),
         }
@@ -111,10 +113,7 @@ impl Form {
     fn put_behind(&mut self, begin: &[u8]) {
         match self {
             Form::Nodes(nodes) => nodes.put_behind(begin),
-            Form::FrontCoded(nodes, text) => {
-                nodes.put_behind(begin);
-                text.put_behind(begin);
-            }
+            Form::FrontCoded(text) => text.put_behind(begin),
             Form::Halved(sorted) => sorted.put_behind(begin),
             Form::Clusters(clusters) => clusters.put_behind(begin),
         }
@@ -123,8 +122,8 @@ impl Form {
     /// Bytes that do not go by how many separators there are.
     fn bytes_once(&self) -> usize {
         match self {
-            Form::Nodes(nodes) | Form::FrontCoded(nodes, _) => nodes.bytes_once(),
-            Form::Halved(_) => 0,
+            Form::Nodes(nodes) => nodes.bytes_once(),
+            Form::FrontCoded(_) | Form::Halved(_) => 0,
             Form::Clusters(clusters) => size_of::<Clusters>() + clusters.bytes_once(),
         }
     }
@@ -138,7 +137,7 @@ impl Form {
     fn lines(&self) -> f64 {
         match self {
             Form::Nodes(nodes) => nodes.lines(),
-            Form::FrontCoded(nodes, _) => nodes.lines() + BUCKET_LINES,
+            Form::FrontCoded(text) => text.lines(),
             Form::Halved(sorted) => sorted.lines(),
             Form::Clusters(clusters) => clusters.lines(),
         }
@@ -208,16 +207,21 @@ impl Ground<'_> {
             return self.cheapest_of_few();
         }
         // Of numbers nodes mostly are so little that nothing else is tried: a glance says whether.
-        let glanced = self.part(1, NEIGHBOURS);
+        let is_large = self.separators.len() > GLANCED_OF * SAMPLES * NEIGHBOURS;
+        let glanced = self.part(if is_large { SAMPLES } else { 1 }, NEIGHBOURS);
         let glance = self.of_part(&glanced);
         let seen = glance.tried(None, ASTRAY_ONE_IN);
         let mut whole = None;
         if self.is_short() && glance.is_little(&seen.form) {
-            let nodes = self.nodes(None, ASTRAY_ONE_IN);
-            if self.is_little(&nodes.form) {
-                return nodes;
+            // To send fewer keys too far takes more bytes, never less.
+            let tried = self.tried(None, ASTRAY_ONE_IN);
+            if self.is_little(&tried.form) {
+                let nodes = self.settled(None, tried);
+                if self.is_little(&nodes.form) {
+                    return nodes;
+                }
+                whole = Some(nodes);
             }
-            whole = Some(nodes);
         }
         let sampled = self.part(SAMPLES, NEIGHBOURS);
         let part = self.of_part(&sampled);
@@ -426,15 +430,11 @@ impl Ground<'_> {
 
     /// `None` of separators that take more than 4 GiB, or of a few.
     fn front_coded(&self) -> Option<Form> {
-        let Ground { separators, last_keys, .. } = self;
+        let separators = self.separators;
         if separators.len() <= BUCKET {
             return None;
         }
-        let text = FrontCoded::new(separators, shared_prefix(separators))?;
-        let anchors = || (0..separators.len()).step_by(BUCKET);
-        let heads: Separators = anchors().map(|i| separators.get(i)).collect();
-        let last_keys = last_keys.map(|last_keys| last_keys.only(anchors()));
-        Some(Form::FrontCoded(Nodes::build(&heads, last_keys.as_ref(), ASTRAY_ONE_IN).0, text))
+        FrontCoded::new(separators, shared_prefix(separators)).map(Form::FrontCoded)
     }
 
     /// Bytes of a form for each of these separators, if it were one of all.
@@ -505,22 +505,29 @@ impl Learned {
         Learned { form, astray: last_keys.map(|last_keys| (astray, last_keys.of())) }
     }
 
+    /// Nodes of these separators, whether another form costs less or not.
+    #[cfg(test)]
+    pub fn of_nodes(separators: &Separators, last_keys: Option<&LastKeys>) -> Learned {
+        let ground = Ground { separators, last_keys, of: separators.len() };
+        let Trained { form, astray, .. } = ground.nodes(None, ASTRAY_ONE_IN);
+        Learned { form, astray: last_keys.map(|last_keys| (astray, last_keys.of())) }
+    }
+
     /// Puts `begin`, which was left out of all separators, before what they begin with.
     pub fn put_behind(&mut self, begin: &[u8]) {
         self.form.put_behind(begin);
     }
 
-    /// Appends the form (u8: 0 nodes, 1 nodes and front-coded separators, 2 separators, 3
-    /// clusters), how many
+    /// Appends the form (u8: 0 nodes, 2 separators, 3 clusters, 4 front-coded separators), how many
     /// different keys the table has (varint; 0 if it is not known how many are sent astray), how
     /// many of them are (varint), and what the form consists of. `separators` are those that the
     /// index is of.
     pub fn encode(&self, separators: &Separators, out: &mut Vec<u8>) {
         let number = match &self.form {
             Form::Nodes(_) => 0,
-            Form::FrontCoded(..) => 1,
             Form::Halved(_) => 2,
             Form::Clusters(_) => 3,
+            Form::FrontCoded(_) => 4,
         };
         out.push(number);
         let (astray, of) = self.astray.unwrap_or_default();
@@ -528,10 +535,7 @@ impl Learned {
         put_varint(out, astray.into());
         match &self.form {
             Form::Nodes(nodes) => nodes.encode(out),
-            Form::FrontCoded(nodes, text) => {
-                nodes.encode(out);
-                text.encode(out);
-            }
+            Form::FrontCoded(text) => text.encode(out),
             Form::Halved(_) => separators.encode(out),
             Form::Clusters(clusters) => clusters.encode(out),
         }
@@ -546,12 +550,9 @@ impl Learned {
         let form = match number {
             0 => Form::Nodes(Nodes::decode(decoder)?),
             1 => {
-                let nodes = Nodes::decode(decoder)?;
-                let text = FrontCoded::decode(decoder)?;
-                if text.buckets() != nodes.len() {
-                    return decoder.fail("a boundary for each bucket");
-                }
-                Form::FrontCoded(nodes, text)
+                // Nodes led to buckets once. What buckets begin with does so as well.
+                Nodes::decode(decoder)?;
+                Form::FrontCoded(FrontCoded::decode_sixteens(decoder, separator_bytes_max)?)
             }
             2 => {
                 let separators = Separators::decode(decoder, separator_bytes_max)?;
@@ -560,6 +561,7 @@ impl Learned {
                 form
             }
             3 => Form::Clusters(Clusters::decode(decoder)?.into()),
+            4 => Form::FrontCoded(FrontCoded::decode(decoder)?),
             _ => return decoder.fail("nodes, front-coded separators, separators or clusters"),
         };
         Ok(Learned { form, astray: (of > 0).then_some((astray, of)) })
@@ -572,11 +574,7 @@ impl Learned {
     pub fn locate<const MEASURED: bool>(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         match &self.form {
             Form::Nodes(nodes) => nodes.located::<MEASURED>(key, early),
-            Form::FrontCoded(nodes, text) => {
-                let (buckets, _) = nodes.located::<false>(key, |_| {});
-                early((buckets * BUCKET).saturating_sub(BUCKET / 2));
-                (text.locate(key, buckets), None)
-            }
+            Form::FrontCoded(text) => (text.locate(key, early), None),
             Form::Halved(sorted) => (sorted.locate(key, early), None),
             Form::Clusters(clusters) => clusters.locate(key, early),
         }
@@ -603,7 +601,7 @@ impl Learned {
     pub fn describe(&self) -> String {
         match &self.form {
             Form::Nodes(nodes) => format!("segments and codes, {}", nodes.describe()),
-            Form::FrontCoded(nodes, _) => format!("front-coded separators, found by {}", nodes.describe()),
+            Form::FrontCoded(text) => format!("front-coded separators, {}", text.describe()),
             Form::Clusters(clusters) => format!("clusters, {}", clusters.describe()),
             Form::Halved(_) => "separators in their order, halved: no other form takes less".into(),
         }
@@ -618,7 +616,7 @@ impl Learned {
     pub fn len(&self) -> usize {
         match &self.form {
             Form::Nodes(nodes) => nodes.len(),
-            Form::FrontCoded(_, text) => text.len(),
+            Form::FrontCoded(text) => text.len(),
             Form::Halved(sorted) => sorted.len(),
             Form::Clusters(clusters) => clusters.len(),
         }
@@ -632,7 +630,8 @@ impl Learned {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{bucket_of_16::SIXTEEN, *};
+    use crate::codec::put_bytes;
 
     fn front_coded(separators: &Separators) -> Form {
         let of = separators.len();
@@ -805,24 +804,36 @@ mod tests {
         assert!(offers.iter().is_sorted_by_key(|offer| offer.is_large));
     }
 
+    /// Files that were written when nodes led to buckets of sixteen stay readable.
     #[test]
-    fn front_coded_separators_behind_boundaries_of_others_are_refused() {
-        let separators =
-            |count: u64| (0..count).map(|i| format!("{i:060}").into_bytes()).collect::<Separators>();
-        let of = |count: u64| match front_coded(&separators(count)) {
-            Form::FrontCoded(nodes, text) => (nodes, text),
-            _ => unreachable!("it is front-coded"),
+    fn front_coded_separators_behind_nodes_of_them_are_read() {
+        let text = |i: u64| format!("{:040}{}", i * i, "x".repeat(i as usize % 40)).into_bytes();
+        let separators = (0..100).map(text).collect::<Separators>();
+        let firsts = (0..100).step_by(SIXTEEN).map(|i| separators.get(i)).collect::<Separators>();
+        let mut now = Vec::new();
+        Learned { form: front_coded(&separators), astray: None }.encode(&separators, &mut now);
+        // The form, no keys, none astray; then what it consists of.
+        let mut then = vec![1, 0, 0];
+        Nodes::build(&firsts, None, ASTRAY_ONE_IN).0.encode(&mut then);
+        let prefix = shared_prefix(&separators);
+        put_bytes(&mut then, prefix);
+        put_varint(&mut then, 100);
+        let rests: Vec<Vec<u8>> =
+            separators.iter().map(|separator| separator[prefix.len()..].to_vec()).collect();
+        rests.chunks(SIXTEEN).for_each(|bucket| put_bytes(&mut then, &bucket_of_16::written(bucket)));
+        let read = |bytes_max: u64| {
+            let mut decoder = Decoder::new(&then);
+            let read = Learned::decode(&mut decoder, bytes_max)?;
+            decoder.finish("the end").map(|()| read)
         };
-        let stored = |nodes: Nodes, text: FrontCoded| {
-            let mut bytes = Vec::new();
-            Learned { form: Form::FrontCoded(nodes, text), astray: None }
-                .encode(&Separators::new(), &mut bytes);
-            Learned::decode(&mut Decoder::new(&bytes), 0).map(|learned| learned.len())
-        };
-        assert_eq!(stored(of(100).0, of(100).1), Ok(100));
-        assert_eq!(stored(of(100).0, of(97).1), Ok(97));
-        assert!(stored(of(100).0, of(96).1).is_err());
-        assert!(stored(of(100).0, of(113).1).is_err());
+        assert!(read(100).is_err(), "more bytes than separators may take");
+        let read = read(1 << 16).unwrap();
+        for (i, separator) in separators.iter().enumerate() {
+            assert_eq!(read.locate::<false>(separator, |_| {}).0, i + 1);
+        }
+        let mut again = Vec::new();
+        read.encode(&separators, &mut again);
+        assert_eq!(again, now);
     }
 
     #[test]
