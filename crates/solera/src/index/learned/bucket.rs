@@ -1,13 +1,13 @@
 //! At most 32 ascending separators in little memory: `push` writes a bucket, `begin` gives its
-//! first separator, `up_to` looks a key up in it.
+//! first separator, a `Walker` looks a key up in it.
 //!
 //! Each separator is kept without what it shares with the one before. Lanes at the front hold how
 //! much each shares, with which byte it goes on, and how many bytes follow. A few steps over all
 //! lanes at once lead to the place. What a key has in common with a separator is not compared
 //! again. Where numbers do not fit a byte, the bucket has no lanes.
 //!
-//! What must hold: `is_sound` says whether bytes are a bucket that `begin` and `up_to` may read.
-//! The latter then gives no more than there are.
+//! What must hold: `is_sound` says whether bytes are a bucket that `begin` and a `Walker` may
+//! read. The latter then gives no more than there are.
 //!
 //! Callers: `index::learned::front_coded`; `index::learned` takes the size, `BUCKET`.
 
@@ -38,9 +38,9 @@ const LANES_BYTES: usize = 2 * BUCKET + HALF;
 /// what `bytes` has.
 ///
 /// ```text
-/// bucket = m shared[1..32] first[32] length[16] more[m] tail*   numbers and first bytes: one byte for each separator
-///        | 255 (shared length rest[length])*                    varints: where a number would not fit
-/// rest   = first tail                                           of a separator that goes on beyond what it shares
+/// bucket = m shared[1..32] first[32] length[16] more[m] tail*   a byte each
+///        | 255 (shared length rest[length])*                    varints: where a byte is too small
+/// rest   = first tail                                           beyond what a separator shares
 /// ```
 ///
 /// The first separator shares nothing; `m` stands in its place. A byte of lengths has that of tail
@@ -74,8 +74,8 @@ pub(super) fn push(bytes: &mut Vec<u8>, separators: &Separators, range: Range<us
     [&lanes[..], &more, &tails].into_iter().for_each(|part| bytes.extend_from_slice(part));
 }
 
-/// Whether these bytes are a bucket of `count` separators, at least one, as far as [`begin`] and
-/// [`up_to`] rely on it.
+/// Whether these bytes are a bucket of `count` separators, at least one, as far as [`begin`] and a
+/// [`Walker`] rely on it.
 pub(super) fn is_sound(bucket: &[u8], count: usize) -> bool {
     let Some((&form, rest)) = bucket.split_first() else { return false };
     if form == WIDE {
@@ -209,23 +209,34 @@ impl Begin<'_> {
     }
 }
 
-/// How many of the `count` separators of a bucket are not above `key`, which lacks what was left
-/// out of them. The first one is not. The processor has these instructions.
-#[inline]
-pub(super) fn up_to(lanes: Lanes, bucket: &[u8], count: usize, key: &[u8]) -> usize {
-    let Some(laned) = Laned::of(bucket) else { return up_to_wide(&bucket[1..], key) };
-    match lanes {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has them, says the caller, who asked `Lanes::detect`.
-        Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::walk(&laned, count, key) },
-        #[cfg(target_arch = "x86_64")]
-        Lanes::Scalar => walk(&laned, count, key, x86::Sse2),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => walk(&laned, count, key, Scalar),
+/// By which instructions buckets are walked: some that the processor has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walker(Lanes);
+
+impl Walker {
+    /// The widest that this processor has.
+    pub(super) fn detect() -> Walker {
+        Walker(Lanes::detect())
+    }
+
+    /// How many of the `count` separators of a bucket that [is sound](is_sound) are not above
+    /// `key`, which lacks what was left out of them. The first one is not.
+    #[inline]
+    pub(super) fn up_to(self, bucket: &[u8], count: usize, key: &[u8]) -> usize {
+        let Some(laned) = Laned::of(bucket) else { return up_to_wide(&bucket[1..], key) };
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the processor has them, or there would be no such walker.
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::walk(&laned, count, key) },
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Scalar => walk(&laned, count, key, x86::Sse2),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => walk(&laned, count, key, Scalar),
+        }
     }
 }
 
-/// [`up_to`] by these instructions.
+/// [`Walker::up_to`] by these instructions.
 #[inline(always)]
 fn walk(laned: &Laned<'_>, count: usize, key: &[u8], by: impl Instructions) -> usize {
     // Of the separator before the lane, which is not above the key, so much is the key's, too.
@@ -435,7 +446,7 @@ mod x86 {
     }
 }
 
-/// [`up_to`] of a bucket without lanes.
+/// [`Walker::up_to`] of a bucket without lanes.
 fn up_to_wide(mut bytes: &[u8], key: &[u8]) -> usize {
     let (mut count, mut matched) = (0, 0);
     while !bytes.is_empty() {
@@ -488,12 +499,12 @@ mod tests {
         bytes
     }
 
-    /// [`up_to`] of any key, by all instructions alike.
+    /// [`Walker::up_to`] of any key, by all instructions alike.
     fn counted(bucket: &[u8], count: usize, key: &[u8]) -> usize {
         if begin(bucket).is_above(key) {
             return 0;
         }
-        let mut all = Lanes::available().into_iter().map(|lanes| up_to(lanes, bucket, count, key));
+        let mut all = Lanes::available().into_iter().map(|lanes| Walker(lanes).up_to(bucket, count, key));
         let by_first = all.next().unwrap();
         assert!(all.all(|other| other == by_first), "{key:?}");
         by_first
@@ -604,7 +615,7 @@ mod tests {
                 if is_sound(&bytes, count) {
                     for key in beside(&separators).chain(keys.iter().cloned()) {
                         prop_assert!(counted(&bytes, count, &key) <= count);
-                        prop_assert!(up_to(Lanes::detect(), &bytes, count, &key) <= count);
+                        prop_assert!(Walker::detect().up_to(&bytes, count, &key) <= count);
                     }
                 }
             }

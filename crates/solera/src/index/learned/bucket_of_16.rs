@@ -2,7 +2,7 @@
 //! reads one.
 //!
 //! ```text
-//! bucket = 0 shared[1..16] first[16] tail length[16] tail*   numbers and first bytes: one byte for each separator
+//! bucket = 0 shared[1..16] first[16] tail length[16] tail*   a byte each
 //!        | 1 (shared length rest[length])*                   varints
 //! rest   = first tail
 //! ```

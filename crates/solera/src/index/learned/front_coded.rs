@@ -13,7 +13,7 @@
 
 use super::{
     super::{separators::Separators, sorted::compare_with_prefix},
-    bucket::{self, BUCKET},
+    bucket::{self, BUCKET, Walker},
     bucket_of_16::{self, SIXTEEN},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     key::head,
     prefetch::{prefetch, prefetch_lines},
 };
-use solera_model::{lanes::Lanes, stree::STree};
+use solera_model::stree::STree;
 use std::cmp::Ordering;
 
 /// Cache lines of most buckets of paths.
@@ -41,7 +41,7 @@ pub(super) struct FrontCoded {
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
     len: u32,
-    lanes: Lanes,
+    walker: Walker,
 }
 
 impl FrontCoded {
@@ -60,7 +60,7 @@ impl FrontCoded {
             starts: starts.into(),
             bytes: bytes.into(),
             len: separators.len() as u32,
-            lanes: Lanes::detect(),
+            walker: Walker::detect(),
         })
     }
 
@@ -104,8 +104,8 @@ impl FrontCoded {
         if !heads.is_sorted() {
             return decoder.fail("buckets that ascend");
         }
-        let (heads, len, lanes) = (STree::new(&heads), len as u32, Lanes::detect());
-        Ok(FrontCoded { prefix, heads, starts: starts.into(), bytes: bytes.into(), len, lanes })
+        let (heads, len, walker) = (STree::new(&heads), len as u32, Walker::detect());
+        Ok(FrontCoded { prefix, heads, starts: starts.into(), bytes: bytes.into(), len, walker })
     }
 
     /// Reads what was written when buckets were of sixteen. The separators take `bytes_max` bytes
@@ -175,7 +175,7 @@ impl FrontCoded {
         let bucket = self.bucket(number);
         // A walk goes from tail to tail and would wait for each line anew.
         prefetch_lines::<BUCKET_LINES>(bucket.as_ptr());
-        bucket::up_to(self.lanes, bucket, BUCKET.min(self.len() - number * BUCKET), key)
+        self.walker.up_to(bucket, BUCKET.min(self.len() - number * BUCKET), key)
     }
 
     #[inline]
@@ -241,6 +241,21 @@ mod tests {
             separators.sort();
             check(&separators, &keys, prefix.len());
         }
+    }
+
+    /// Eight bytes do not tell most of them; nor the first of a bucket from the key.
+    #[test]
+    fn among_buckets_that_begin_alike_whole_separators_are_compared() {
+        let stems = [&b"a"[..], b"all of these begin alike", b"all of this, too", b"z"];
+        let behind = |stem: &'static [u8]| (0..400u32).map(move |i| [stem, &(i * 7).to_be_bytes()].concat());
+        let separators: Vec<Vec<u8>> = stems.into_iter().flat_map(behind).collect();
+        let coded = FrontCoded::new(&separators.iter().collect(), &[]).unwrap();
+        let heads: Vec<u64> = separators.iter().step_by(BUCKET).map(|first| head(first)).collect();
+        assert!(heads.windows(9).any(|nine| nine[0] == nine[8]), "a run of buckets that begin alike");
+        assert_eq!(coded.starts.len(), heads.len());
+        let beside =
+            [&b"all of these begin alik"[..], b"all of these begin alikf", b"all of th", b"all of tg", b""];
+        check(&separators, &beside.map(<[u8]>::to_vec), 0);
     }
 
     #[test]
