@@ -162,7 +162,7 @@ impl Watch {
             before.variation(&part) > DRIFT + chance || before.written_distance(&part) >= 1.0
         });
         if drifts && !self.anew {
-            (self.begin, self.parts, self.anew) = (self.part.clone(), 0, true);
+            (self.begin, self.parts, self.anew, self.told) = (self.part.clone(), 0, true, false);
         } else if drifts {
             (self.parts, self.mixed) = (0, true);
         }
@@ -170,10 +170,10 @@ impl Watch {
         self.part = now.clone();
     }
 
-    /// What is to be told of a window that goes on: it began anew, two of its parts are alike, and
-    /// they are of a known context that is not the one before.
+    /// What is to be told of a window that goes on: two of its parts are alike, and they are of a
+    /// known context that is not the one before.
     fn arrival(&mut self, now: &Observation) -> Option<Window> {
-        let two_parts = self.anew && self.parts == ARRIVAL_PARTS && !self.mixed && !self.told;
+        let two_parts = self.parts == ARRIVAL_PARTS && !self.mixed && !self.told;
         let window = two_parts.then(|| Window::between(&self.begin, now, &self.keyspace)).flatten()?;
         self.told = true;
         let context = self.contexts.of(&Traits::of(&window));
