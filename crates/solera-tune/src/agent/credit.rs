@@ -5,7 +5,8 @@
 //! one that hurts begins it again. A first step is larger where the way back is short (`Step`). A
 //! change helped if it was kept at 97 % of the cost or less. It hurt if it was taken back at 102 %
 //! or more. `hear` keeps the record. Blocks become at most 4 times as large or small at once, run
-//! limits below level 0 at most twice as large.
+//! limits below level 0 at most twice as large. The threshold of values that are kept apart becomes
+//! at most 4 times as small.
 //!
 //! What must hold: where rules are guarded, the coordinator refuses steps beyond its own record. An
 //! agent that wants to be heard keeps another, by what it hears. Both come to the same.
@@ -28,6 +29,10 @@ const STEP_OF_LEVEL_0: f64 = 4.0;
 const STEP_OF_BLOCKS_MAX: f64 = 4.0;
 /// The same for more runs below level 0: they stay until something is written over them.
 const STEP_OF_RUNS_MAX: f64 = 2.0;
+/// The same for a lower threshold of values that are kept apart: they stay apart until they are
+/// moved. No threshold counts as this one, in bytes.
+const STEP_OF_THRESHOLD_MAX: f64 = 4.0;
+const NO_THRESHOLD: f64 = 65_536.0;
 /// The most that operations may cost of what they did for a change to count as one that helped.
 const HELPED_MAX: f64 = 0.97;
 /// The least from which on a change that was taken back counts as one that hurt.
@@ -47,11 +52,22 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// What stands and what is wanted, as far apart as what they do. 1 more than each, so that 0 is
+    /// as far from 1 as 1 is from 3.
+    fn ends(&self) -> (f64, f64) {
+        let is_threshold = self.knob == knob::SEPARATE_FROM.name;
+        let end = |number: f64| if is_threshold && number == 0.0 { NO_THRESHOLD } else { number + 1.0 };
+        (end(self.old), end(self.new))
+    }
+
     /// How large it may be, however much has helped.
     fn most(&self) -> f64 {
+        let (old, new) = self.ends();
         let is_below_0 = self.knob == knob::RUN_LIMIT.name && self.level != Some(0);
         if self.knob == knob::BLOCK_BYTES.name {
             STEP_OF_BLOCKS_MAX
+        } else if self.knob == knob::SEPARATE_FROM.name && new < old {
+            STEP_OF_THRESHOLD_MAX
         } else if is_below_0 && self.new > self.old {
             STEP_OF_RUNS_MAX
         } else {
@@ -97,15 +113,14 @@ impl Credit {
         self.hurt
     }
 
-    /// Whether a number may make `step` in one change. 1 more than each is compared, so that 0 is
-    /// as far from 1 as 1 is from 3.
+    /// Whether a number may make `step` in one change.
     pub fn allows(&self, step: Step<'_>) -> bool {
         let far = match self.helped {
             0 => step.first(),
             helped => STEPS[(helped as usize).min(STEPS.len() - 1)],
         };
-        let (least, most) = (step.old.min(step.new) + 1.0, step.old.max(step.new) + 1.0);
-        most <= least * far.min(step.most())
+        let (old, new) = step.ends();
+        old.max(new) <= old.min(new) * far.min(step.most())
     }
 }
 
@@ -172,5 +187,18 @@ mod tests {
         assert!(!credit.allows(runs(None, 1.0, 4.0)) && !credit.allows(runs(Some(1), 3.0, 10.0)));
         assert!(credit.allows(runs(None, 10.0, 1.0)), "fewer runs are one merge");
         assert!(credit.allows(runs(Some(0), 4.0, 32.0)), "the next merge takes away those of level 0");
+    }
+
+    /// Symptom: an agent that draws its changes had writes cost fourteen times as much, long after
+    /// the change was taken back. Cause: it kept values apart from 4 bytes on, which seemed nearer
+    /// to none than 4,096 are. Cure: a low threshold is a large step.
+    #[test]
+    fn a_lower_threshold_of_separate_values_is_a_larger_step_from_none() {
+        let mut credit = Credit::default();
+        (0..3).for_each(|_| credit.hear(&Outcome::Kept { ratio: 0.6 }));
+        let allows = |old, new| credit.allows(of("separate_from", old, new));
+        assert!(allows(0.0, 16_384.0) && allows(16_384.0, 4096.0) && allows(4096.0, 1024.0));
+        assert!(!allows(0.0, 4.0) && !allows(0.0, 4096.0) && !allows(4096.0, 512.0));
+        assert!(allows(4.0, 0.0) && allows(4.0, 4096.0), "back is always allowed");
     }
 }
