@@ -31,7 +31,7 @@ pub use state::State;
 
 use crate::{
     agent::{Agent, Outcome, Proposal, Set, Step},
-    sight::{Blocked, Contexts, Goal, Window},
+    sight::{Blocked, Contexts, Goal, Traits, Window},
 };
 use baseline::{Baseline, Measured};
 use decision::tag_of;
@@ -193,7 +193,8 @@ impl Coordinator {
         if open.proposal.is_homeward() {
             return None;
         }
-        let (cost, baseline) = (self.goal.cost(so_far)?, self.baseline(so_far.context)?);
+        let cost = self.goal.cost(so_far)?;
+        let baseline = self.held_against(so_far, cost)?;
         let window = measured(so_far, cost);
         if !self.state.merging.explains(window.moved, baseline.usual()) {
             return None;
@@ -211,6 +212,20 @@ impl Coordinator {
     fn baseline(&self, context: u32) -> Option<&Baseline> {
         let own = self.state.open.as_ref().map_or(&self.state.own, |open| &open.before);
         self.state.places.get(&context)?.baseline_under(own)
+    }
+
+    /// What `window`, which cost so much, is held against: what its context costs. Where that is
+    /// unknown, a change may have made it another context, by the sizes of what is stored. So one
+    /// that is asked the same as before an open change, and costs far more, is held against that.
+    fn held_against(&self, window: &Window, cost: f64) -> Option<&Baseline> {
+        let of_context = self.baseline(window.context);
+        of_context.or_else(|| {
+            let open = self.state.open.as_ref()?;
+            let is_alike = open.asked.as_ref()?.is_asked_like(&Traits::of(window));
+            let before = self.baseline(open.context).filter(|_| is_alike)?;
+            let most = self.rules.cost_factor_max * before.mean(&self.state.merging);
+            (cost > most).then_some(before)
+        })
     }
 
     /// What `window` cost of what its context did, with merges spread evenly; under the change
@@ -374,7 +389,7 @@ impl Coordinator {
     /// may be changed: the agent may be wrong.
     fn goes_home(&mut self, window: &Window, decision: &mut Decision) -> bool {
         let Some(place) = self.state.places.get(&window.context) else { return false };
-        let is_dear = place.dearer >= WORSE_THAN_BEST && self.is_closed(window);
+        let is_dear = place.dearer.max(self.state.astray) >= WORSE_THAN_BEST && self.is_closed(window);
         let is_priced = self.agent.prices_home() && !is_dear;
         if !self.rules.guarded || place.home || is_priced || !self.may_go_home(window) {
             return false;
@@ -384,6 +399,7 @@ impl Coordinator {
         let why = "this context was never measured as nobody set it".to_owned();
         let proposal = Proposal { sets, why, predicted: 1.0, settle: 0, once: 0.0 };
         decision.proposal = Some(proposal.clone());
+        self.state.astray = 0;
         self.order_try(window, proposal, moves, true, decision);
         true
     }
@@ -403,11 +419,26 @@ impl Coordinator {
         if let Some(ratio) = ratio {
             self.state.regret.pay(ratio, window.elapsed_ns);
         }
+        let is_astray =
+            ratio.zip(decision.tolerance).is_some_and(|(ratio, most)| ratio > 1.0 + BEST_TOLERANCE * most);
+        self.state.astray = if is_astray { self.state.astray + 1 } else { 0 };
+        !self.gives_up_rest(window.context)
+    }
+
+    /// Whether a context that was never measured with no knob set has become no better by what was
+    /// taken back. Then the settings that stood before are dear as well, and what it cost under
+    /// them earlier was of another tree.
+    fn gives_up_rest(&mut self, context: u32) -> bool {
+        let place = self.state.places.get_mut(&context).filter(|place| !place.home);
+        let Some(place) = place.filter(|_| self.state.astray >= WORSE_THAN_BEST) else { return false };
+        place.begin_anew();
+        (self.state.rest, self.state.recover) = (0, 0);
         true
     }
 
     /// What was set is taken back: the tree has its time.
     fn begin_rest(&mut self) {
+        self.state.astray = 0;
         self.state.rest = self.rules.rest;
         self.state.recover = self.rules.rest_max.max(self.rules.rest);
     }
@@ -488,6 +519,7 @@ impl Coordinator {
             of_guard,
             window: window.number,
             context: window.context,
+            asked: Some(Traits::of(window)),
             moves,
             before: self.state.own.clone(),
             settle: proposal.settle,
@@ -581,13 +613,24 @@ impl Coordinator {
     /// A known context is back, and its window has only begun.
     fn arrives(&mut self, window: &Window, decision: &mut Decision) {
         let elsewhere = self.state.open.as_ref().is_none_or(|open| open.context != window.context);
-        if self.off().is_none() && elsewhere && self.own_settings(window.context).is_some() {
+        if self.off().is_some() || !elsewhere {
+            return;
+        }
+        if self.own_settings(window.context).is_some() {
             if let Some(open) = self.state.open.take() {
                 self.state.regret.close();
                 self.tell_of(&open, decision, Outcome::Untold);
             }
             self.returns(window, decision);
+        } else if self.state.open.is_some() && self.must_leave() {
+            self.leaves(decision);
         }
+    }
+
+    /// Whether the open change is taken back in a context that cannot judge it: it has gained
+    /// nothing so far.
+    fn must_leave(&self) -> bool {
+        self.rules.guarded && !self.state.regret.gains()
     }
 
     /// The context of the open change has ended before the change was judged or has gained
@@ -647,7 +690,7 @@ impl Coordinator {
     /// Judges the open change by one more window.
     fn judge(&mut self, window: &Window, decision: &mut Decision) {
         let ratio = decision.cost.and_then(|cost| {
-            let baseline = self.baseline(window.context)?.clone();
+            let baseline = self.held_against(window, cost)?.clone();
             let (window, context) = (measured(window, cost), window.context);
             if !self.state.merging.explains(window.moved, baseline.usual()) {
                 // The first that has merges: what it cost more is taken to be theirs.
@@ -669,7 +712,7 @@ impl Coordinator {
             return;
         }
         let untold = decision.cost.is_some() && elsewhere && ratio.is_none();
-        if untold && !self.state.regret.gains() && self.rules.guarded {
+        if untold && self.must_leave() {
             return self.leaves(decision);
         }
         let mut open = self.state.open.take().expect("a change is open");

@@ -17,7 +17,10 @@ use super::{
     rules::Rules,
     tabu::Tabus,
 };
-use crate::agent::{Credit, Proposal, Set};
+use crate::{
+    agent::{Credit, Proposal, Set},
+    sight::Traits,
+};
 use serde::{Deserialize, Serialize};
 use solera::control::knob::RUN_LIMIT;
 use std::collections::BTreeMap;
@@ -55,6 +58,9 @@ pub struct State {
     pub rest: u32,
     /// The same, at most, as long as they are worse than before what was taken back.
     pub recover: u32,
+    /// Of these, how many in a row were far worse.
+    #[serde(default)]
+    pub astray: u32,
     /// What its agent's changes came to.
     pub credit: Credit,
     /// The window before which no change is made.
@@ -158,6 +164,9 @@ pub struct Open {
     pub proposal: Proposal,
     /// The context in which it was.
     pub context: u32,
+    /// What was asked then.
+    #[serde(default)]
+    pub asked: Option<Traits>,
     /// What it does: knobs and directions.
     pub moves: Vec<String>,
     /// What this tuner had set before.
@@ -229,11 +238,7 @@ impl Place {
             return false;
         }
         if oddity != 0 && before.is_some_and(|before| self.oddity(&before, merging) == oddity) {
-            (self.baseline, self.falls) = (Baseline::default(), true);
-            self.forget_least();
-            if self.anchor.as_ref().is_some_and(|anchor| anchor.own == self.under) {
-                (self.anchor, self.worse) = (None, 0);
-            }
+            self.begin_anew();
             before.into_iter().chain([window]).for_each(|window| self.baseline.add(window));
             return true;
         }
@@ -246,6 +251,15 @@ impl Place {
         }
         self.falls &= self.baseline.falls(merging);
         true
+    }
+
+    /// Nothing that was measured under the settings that stand holds any more.
+    pub fn begin_anew(&mut self) {
+        (self.baseline, self.falls) = (Baseline::default(), true);
+        self.forget_least();
+        if self.anchor.as_ref().is_some_and(|anchor| anchor.own == self.under) {
+            (self.anchor, self.worse) = (None, 0);
+        }
     }
 
     /// What it cost at least under its settings is of other settings, or of another workload.
@@ -261,9 +275,11 @@ impl Place {
         self.dearer = if limit.is_some_and(|limit| cost > limit) { self.dearer.saturating_add(1) } else { 0 };
     }
 
-    /// Remembers what it costs now, if that is the least so far and sure enough.
+    /// Remembers what it costs now, if that is the least so far and sure enough: with no knob set
+    /// one window is, for no change is safer than back to there.
     pub fn moor(&mut self, rules: &Rules, merging: &Merging) {
-        if self.baseline.windows() < ANCHOR_WINDOWS {
+        let least = if self.under.is_empty() && self.home { 1 } else { ANCHOR_WINDOWS };
+        if self.baseline.windows() < least {
             return;
         }
         let (mean, tolerance) = (self.baseline.mean(merging), self.baseline.tolerance(rules, merging));

@@ -67,6 +67,11 @@ impl Traits {
         parts.map(|(share, other)| (share - other).abs()).sum::<f64>() / 2.0
     }
 
+    /// Whether the two are asked the same, but for chance, whatever is stored.
+    pub fn is_asked_like(&self, other: &Traits) -> bool {
+        self.variation(other) <= DRIFT + self.chance.max(other.chance)
+    }
+
     /// How far the sizes of entries that come in are apart, as far as there are any, in units of
     /// what one context spans.
     pub fn written_distance(&self, other: &Traits) -> f64 {

@@ -166,3 +166,25 @@ fn one_dear_window_or_two_send_no_agent_home_that_prices_the_way() {
         assert!(orders((&mut database, &mut coordinator), (2, 1), (100.0, set)).is_empty());
     }
 }
+
+/// Symptom: an epoch of writes came to 0.87 of the default. Cause: settings came in from lookups,
+/// and were cheap before their first merges. Then a change was taken back, and for eight windows
+/// the tree was given its time, though the merges cost as much under what stood before. Cure: after
+/// three windows the coordinator goes home.
+#[test]
+fn a_context_that_what_was_taken_back_makes_no_better_is_measured_at_home() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3", "4"]));
+    while database.run_limit() == 1.0 || coordinator.state().open.is_some() {
+        database.window(&mut coordinator, 1, if database.run_limit() == 1.0 { 100.0 } else { 80.0 });
+    }
+    while database.run_limit() == 3.0 {
+        database.window(&mut coordinator, 2, 100.0);
+    }
+    let decision = database.window(&mut coordinator, 2, 250.0);
+    assert_eq!(decision.order.map(|order| order.purpose), Some(Purpose::Undo));
+    let windows = orders((&mut database, &mut coordinator), (2, 2), (150.0, 220.0));
+    assert!(windows.is_empty(), "the tree has its time: {windows:?}");
+    let orders = orders((&mut database, &mut coordinator), (2, 4), (150.0, 220.0));
+    assert_eq!(orders, [(Purpose::Try, vec![Set::reset("run_limit", None)])]);
+    assert_eq!((database.run_limit(), coordinator.state().open.is_some()), (1.0, false));
+}
