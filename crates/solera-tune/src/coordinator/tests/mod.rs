@@ -291,7 +291,8 @@ fn a_change_whose_context_ends_before_it_was_judged_is_taken_back_where_nobody_c
 }
 
 /// Symptom: a cache of 2 % that no window of lookups had judged cost a whole window of writes a
-/// third. Cause: that the writes had come back was known before the window ended, and nobody asked.
+/// third. Cause: the coordinator was told within the window that the writes had come back, and did
+/// nothing before its end.
 #[test]
 fn a_change_that_was_not_judged_is_taken_back_before_a_window_of_another_context_ends() {
     let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
