@@ -275,8 +275,8 @@ impl Place {
         self.dearer = if limit.is_some_and(|limit| cost > limit) { self.dearer.saturating_add(1) } else { 0 };
     }
 
-    /// Remembers what it costs now, if that is the least so far and sure enough. With no knob set one
-    /// window is enough: no change is safer than back to there.
+    /// Remembers what it costs now, if that is the least so far and sure enough. With no knob set
+    /// one window is enough: no change is safer than back to there.
     pub fn moor(&mut self, rules: &Rules, merging: &Merging) {
         let least = if self.under.is_empty() && self.home { 1 } else { ANCHOR_WINDOWS };
         if self.baseline.windows() < least {
