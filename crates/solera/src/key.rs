@@ -128,6 +128,16 @@ impl Kind {
             Kind::Delete | Kind::Merge => unreachable!("only values are kept apart"),
         }
     }
+
+    /// The kind of the same entry with its value in it.
+    #[inline]
+    pub fn whole(self) -> Kind {
+        match self {
+            Kind::PutSeparated => Kind::Put,
+            Kind::PutExpiringSeparated => Kind::PutExpiring,
+            whole => whole,
+        }
+    }
 }
 
 /// Bytes that the expiry takes at the front of a stored value that [expires](Kind::expires).
@@ -571,6 +581,8 @@ mod tests {
         assert_eq!(Kind::ALL.map(|kind| kind as u8), [0, 1, 2, 5, 9, 13], "the numbers are on disk");
         assert!(Kind::ALL.iter().all(|&kind| u32::from(kind as u8) < 1 << Kind::BITS));
         assert_eq!(Kind::PutExpiring.separated(), Kind::PutExpiringSeparated);
+        assert_eq!(Kind::PutExpiringSeparated.whole(), Kind::PutExpiring);
+        assert_eq!(Kind::ALL.map(|kind| kind.whole().is_separated()), [false; 6]);
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //! for a `compact_range`, `revealing` for a way that empties file by file, `small_logs` for a
 //! database that is opened often. `headroom` says how much writers may write meanwhile.
 //!
-//! What must hold: conversions never let value files exceed live values, the spare percent and an
-//! eighth of the live values. Where nothing else moves, one file is always allowed.
+//! What must hold: conversions never let value files exceed live values, what is allowed besides
+//! (`Allowance`) and an eighth of all live data. Where nothing else moves, one file is always
+//! allowed.
 //!
 //! Callers: in `engine`, `convert`, `reclaim`, `reclaiming`, `rewrite` and `census`; `tree::heat`
 //! says what walks have read (`WalkReads`).
@@ -19,7 +20,7 @@ use super::{
     cut::{Cut, Intent},
     picture::Picture,
     plan::{Plan, Reason},
-    reclaim::{LIVE_PARTS, Part, Space, Victims, allowed, by_waste, by_worth},
+    reclaim::{Allowance, LIVE_PARTS, Part, Space, Victims, by_waste, by_worth},
 };
 use crate::{
     canary::{Bug, planted},
@@ -34,17 +35,17 @@ use std::{
     sync::Arc,
 };
 
-/// Of the live values, at most one part in so many is moved by one conversion, if it concerns more
+/// Of the live data, at most one part in so many is moved by one conversion, if it concerns more
 /// than one cell.
 const PLAN_PARTS: u64 = 16;
-/// Of the live values, files with garbage of one part in so many are emptied together, more than
+/// Of the live data, files with garbage of one part in so many are emptied together, more than
 /// has to be given back: less often, so that tables are written less often.
 const FREED_PARTS: u64 = 8;
-/// Files are chosen when one part in so many of the live values is taken besides what is allowed:
+/// Files are chosen when one part in so many of the live data is taken besides what is allowed:
 /// what is taken swings around that.
 const SWING_PARTS: u64 = 32;
 /// Writers are slowed down while what they may write is less than one part in so many of the live
-/// values.
+/// data.
 const RAMP_PARTS: u64 = 32;
 /// A cell is merged for the values that are hidden in it, if they are more than one part in so many
 /// of those that count as live.
@@ -216,6 +217,8 @@ struct Group {
     /// As of [`Weighed`].
     moved: u64,
     paid_bytes: u64,
+    /// Bytes of their tables, which are written anew.
+    table_bytes: u64,
 }
 
 /// What is decided by, of a cell.
@@ -238,7 +241,7 @@ struct Weighed {
 pub fn victims(
     spaces: &[Space],
     hidden: u64,
-    spare_percent: u32,
+    allowance: Allowance,
     moving: u64,
     present: &BTreeSet<FileId>,
     stuck: &BTreeSet<FileId>,
@@ -249,18 +252,18 @@ pub fn victims(
         return left;
     }
     let Sums { live, bytes } = Sums::of(spaces, hidden);
-    let (allowed, taken) = (allowed(live, spare_percent), bytes + moving);
+    let (data, allowed, taken) = (allowance.data(live), allowance.bytes(live), bytes + moving);
     // What values take besides, until their files are empty. Writers need some of it, too.
-    let mut room = (allowed + live / LIVE_PARTS).saturating_sub(taken).min(live / PLAN_PARTS);
+    let mut room = (allowed + data / LIVE_PARTS).saturating_sub(taken).min(data / PLAN_PARTS);
     if moving == 0 {
         // Where writers were faster than conversions, files with few live values still go together.
-        room = room.max(live / PLAN_PARTS);
+        room = room.max(data / PLAN_PARTS);
     }
     let (mut victims, mut left) = (BTreeSet::new(), taken);
     for space in by_worth(spaces).into_iter().filter(|space| !stuck.contains(&space.file)) {
         let fits = space.live <= room || (victims.is_empty() && moving == 0);
-        let is_enough = left <= allowed - (live / FREED_PARTS).min(allowed);
-        if taken <= allowed + live / SWING_PARTS || is_enough || !fits {
+        let is_enough = left <= allowed - (data / FREED_PARTS).min(allowed);
+        if taken <= allowed + data / SWING_PARTS || is_enough || !fits {
             break;
         }
         left -= space.garbage();
@@ -317,20 +320,20 @@ pub fn convert(
     spaces: &[Space],
     cells: &[Cell],
     victims: &BTreeSet<FileId>,
-    spare_percent: u32,
+    allowance: Allowance,
     moving: u64,
 ) -> Vec<Conversion> {
     let Sums { live, bytes } = Sums::of(spaces, cells.iter().map(|cell| cell.hidden).sum());
-    let allowed = allowed(live, spare_percent);
+    let (data, allowed) = (allowance.data(live), allowance.bytes(live));
     let known = |space: &&Space| victims.contains(&space.file);
     let of_victims: u64 = spaces.iter().filter(known).map(Space::garbage).sum();
     let to_move: u64 = spaces.iter().filter(known).map(|space| space.live).sum();
     // The rest is left to conversions that give space back.
-    let room = (allowed + live / LIVE_PARTS).saturating_sub(bytes + moving + to_move + live / PLAN_PARTS);
+    let room = (allowed + data / LIVE_PARTS).saturating_sub(bytes + moving + to_move + data / PLAN_PARTS);
     let scales = Scales {
         spaces: spaces.iter().map(|space| (space.file, space)).collect(),
         victims,
-        reveals: bytes + moving > allowed + live / SWING_PARTS + of_victims,
+        reveals: bytes + moving > allowed + data / SWING_PARTS + of_victims,
         room,
     };
     let old = old(spaces);
@@ -346,15 +349,18 @@ pub fn convert(
             let other = weighed.get(at)?.as_ref()?;
             let moved = group.moved + other.moved;
             let paid_bytes = group.paid_bytes + other.paid_bytes;
+            let table_bytes = group.table_bytes + cells[at].table_bytes;
             let takes_part = cells[at].keyspace == keyspace
                 && other.paid.is_empty() != is_paid
                 && other.worth >= of_cell.worth / NEIGHBOUR_SHARE
-                && moved <= live / PLAN_PARTS
+                && moved <= data / PLAN_PARTS
+                && table_bytes <= data / LIVE_PARTS
                 && paid_bytes <= room;
             let (first, last) = (group.first.min(at), group.last.max(at));
-            takes_part.then_some(Group { first, last, moved, paid_bytes })
+            takes_part.then_some(Group { first, last, moved, paid_bytes, table_bytes })
         };
-        let mut group = Group { first: at, last: at, moved: of_cell.moved, paid_bytes: of_cell.paid_bytes };
+        let Weighed { moved, paid_bytes, .. } = *of_cell;
+        let mut group = Group { first: at, last: at, moved, paid_bytes, table_bytes: cells[at].table_bytes };
         while let Some(wider) = joining(&group, group.last + 1) {
             group = wider;
         }
@@ -475,17 +481,17 @@ fn share(table: &TableRef, range: &KeyRange) -> f64 {
 }
 
 /// Whether there can be anything to give back, if at most so many bytes are hidden.
-pub fn can_be_over(spare_percent: u32, spaces: &[Space], hidden_max: u64) -> bool {
+pub fn can_be_over(allowance: Allowance, spaces: &[Space], hidden_max: u64) -> bool {
     let live: u64 = spaces.iter().map(|space| space.live).sum();
     let bytes: u64 = spaces.iter().map(|space| space.bytes).sum();
-    bytes > allowed(live - hidden_max.min(live), spare_percent)
+    bytes > allowance.bytes(live - hidden_max.min(live))
 }
 
 /// Whether more is taken than conversions leave in the end, `hidden` bytes of what counts as live
 /// being not.
-pub fn is_too_much(spare_percent: u32, spaces: &[Space], hidden: u64) -> bool {
+pub fn is_too_much(allowance: Allowance, spaces: &[Space], hidden: u64) -> bool {
     let Sums { live, bytes } = Sums::of(spaces, hidden);
-    bytes > allowed(live, spare_percent) + live / SWING_PARTS
+    bytes > allowance.bytes(live) + allowance.data(live) / SWING_PARTS
 }
 
 /// What writers may do to the disk before space is given back.
@@ -498,12 +504,12 @@ pub struct Headroom {
 }
 
 /// What is left to writers so that value files never take more than the live values, what is
-/// spared, and an eighth of the live values. `hidden` bytes of what counts as live are not.
+/// allowed besides, and an eighth of the live data. `hidden` bytes of what counts as live are not.
 /// `promised` are bytes that conversions write before they give anything back; what the next ones
 /// write is kept free before they are chosen. `in_logs` are those of logs that recovery needs;
 /// up to `in_logs_max` they count as live.
 pub fn headroom(
-    spare_percent: u32,
+    allowance: Allowance,
     spaces: &[Space],
     hidden: u64,
     promised: u64,
@@ -511,10 +517,11 @@ pub fn headroom(
     in_logs_max: u64,
 ) -> Headroom {
     let Sums { live, bytes } = Sums::of(spaces, hidden);
-    let most = allowed(live, spare_percent) + live / LIVE_PARTS + in_logs_max;
+    let data = allowance.data(live);
+    let most = allowance.bytes(live) + data / LIVE_PARTS + in_logs_max;
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 2);
-    let bytes = signed(most) - signed(bytes + promised.max(live / PLAN_PARTS) + in_logs);
-    Headroom { bytes, ramp: live / RAMP_PARTS }
+    let bytes = signed(most) - signed(bytes + promised.max(data / PLAN_PARTS) + in_logs);
+    Headroom { bytes, ramp: data / RAMP_PARTS }
 }
 
 /// Bytes of values that newer entries can hide in `version`, at most: whatever is not in the oldest
@@ -532,9 +539,9 @@ fn mean_bytes(version: &Version) -> u64 {
 
 /// The cells that are merged so that hidden values show, the best first: for a way of giving back
 /// that empties files without regard to ranges.
-pub fn revealing<'c>(spaces: &[Space], cells: &'c [Cell], spare_percent: u32) -> Vec<&'c Cell> {
+pub fn revealing<'c>(spaces: &[Space], cells: &'c [Cell], allowance: Allowance) -> Vec<&'c Cell> {
     let hidden = cells.iter().map(|cell| cell.hidden).sum();
-    if !can_be_over(spare_percent, spaces, hidden) {
+    if !can_be_over(allowance, spaces, hidden) {
         return Vec::new();
     }
     let mut best: Vec<&Cell> = cells.iter().filter(|cell| cell.is_revealing()).collect();

@@ -12,7 +12,7 @@
 //! large for memtables), `engine::store` (`flushed`, a flush's edit), `engine::ingest` (`is_full`).
 
 use super::{
-    moves::Moves,
+    moves::{Kept, Moves},
     plan::{Plan, Reason, Work},
     reclaim::{Side, Victims},
     retain::{Entry, Readers, Retain, Sink, Why},
@@ -77,6 +77,8 @@ pub struct JobContext<'j> {
     pub values: Arc<ValueFiles>,
     /// The value files whose values are moved where they are met.
     pub victims: Victims,
+    /// A value of so many bytes and more is kept apart, where a job that moves values meets it.
+    pub separate_from: u64,
     /// The oldest snapshot of an open transaction; what is visible now if there is none.
     pub oldest_transaction: Seqno,
     /// The keyspace's merge operator.
@@ -145,7 +147,8 @@ pub fn flush(memtables: &[Arc<Memtable>], is_all: bool, job: &JobContext<'_>) ->
     let cursors = memtables.iter().map(|memtable| memtable.cursor()).collect();
     let tombstones = memtables.iter().map(|memtable| memtable.tombstones()).collect();
     let oldest = memtables.iter().filter_map(|memtable| memtable.first_seqno()).min();
-    let inputs = Inputs { are_tables: false, drops_tombstones: is_all, oldest: oldest.unwrap_or(0) };
+    let oldest = oldest.unwrap_or(0);
+    let inputs = Inputs { are_tables: false, drops_tombstones: is_all, oldest, divides: false };
     write(job, cursors, tombstones, inputs)
 }
 
@@ -189,8 +192,10 @@ pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Written> {
     }
     let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
     let oldest = tables.map(|table| table.descriptor().seqno_min).min().unwrap_or(0);
+    // Who asks for everything to be merged has it as the settings of now say.
+    let divides = plan.reason == Reason::Requested || !job.victims.is_empty();
     let drops_tombstones = plan.drops_tombstones;
-    write(job, cursors, tombstones, Inputs { are_tables: true, drops_tombstones, oldest })
+    write(job, cursors, tombstones, Inputs { are_tables: true, drops_tombstones, oldest, divides })
 }
 
 /// The table without its largest key: for a bug that the simulator plants.
@@ -208,6 +213,8 @@ struct Inputs {
     drops_tombstones: bool,
     /// No entry and no range tombstone is older.
     oldest: Seqno,
+    /// Values that the entries hold leave them if they are long enough.
+    divides: bool,
 }
 
 /// Merges the sources, which are in the order of their ranks, into tables.
@@ -227,8 +234,9 @@ fn write<C: Cursor>(
         oldest_transaction: job.oldest_transaction.min(job.visible),
         oldest_input: inputs.oldest,
     };
-    let moves = Moves::new(&job.context, &job.values, &job.victims, &*job.new_file, inputs.are_tables);
+    let moves = Moves::new(job, inputs.are_tables);
     let mut outputs = Outputs::new(job, readers, moves);
+    outputs.divides = inputs.divides;
     let done = merge_into(&mut outputs, readers, sources, tombstones).and_then(|()| {
         let skips = planted(Bug::SkipDirectorySync) || !job.syncs_dir;
         if skips { Ok(()) } else { job.context.fs.sync_dir(&job.context.dir) }
@@ -344,6 +352,8 @@ struct Outputs<'o, 'j> {
     ends: bool,
     /// Where its keys lie from those whose values move.
     side: Side,
+    /// As of [`Inputs`].
+    divides: bool,
     /// Where the range of the open table begins.
     start: Box<[u8]>,
     /// Bytes of the tombstones that start in the range of the open table.
@@ -368,6 +378,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             unmeasured_bytes: 0,
             ends: false,
             side: Side::Within,
+            divides: false,
             start: Box::default(),
             tombstone_bytes: 0,
             separated_bytes: 0,
@@ -456,15 +467,18 @@ impl<'o, 'j> Outputs<'o, 'j> {
             self.open = Some(self.begin()?);
         }
         self.note_waste(&entry);
-        let (mut value, mut separated) = (entry.value, 0);
+        let mut kept = Kept { kind: entry.kind, stored: entry.value, separated: 0 };
         if entry.kind.is_separated() {
-            (value, separated) = self.moves.keep(entry.key, entry.kind.expires(), entry.value)?;
+            kept = self.moves.keep(&entry)?;
+        } else if self.divides && self.side == Side::Within {
+            kept = self.moves.divide(&entry)?;
         }
+        let Kept { kind, stored, separated } = kept;
         self.separated_bytes += u64::from(separated);
         self.unmeasured_bytes +=
-            (entry.key.len() + value.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
+            (entry.key.len() + stored.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
         let table = self.open.as_mut().expect("it was opened above");
-        table.add(entry.key, entry.seqno, entry.kind, value)
+        table.add(entry.key, entry.seqno, kind, stored)
     }
 
     /// No table lies on both sides of an end of the range whose values move: what is there of the

@@ -165,6 +165,7 @@ impl World {
             visible: self.seqno,
             values: self.values(),
             victims: Victims::default(),
+            separate_from: u64::MAX,
             oldest_transaction: self.snapshots.first().copied().unwrap_or(self.seqno),
             operator: Some(Arc::new(Append)),
             now_ms: self.now_ms,

@@ -3,20 +3,26 @@
 //! It counts the pointers that a job drops (`drop_entry`) and keeps (`keep`); those that only a
 //! memtable held count when kept. `keep` copies the values of some files, the victims, to sorted
 //! value files and gives the new pointer. Values that have lived long get files of their own. A
-//! value of a mebibyte or more is copied in pieces. A job without victims only counts.
+//! value of a mebibyte or more is copied in pieces. One that is now too short to be kept apart goes
+//! into its entry. `divide` does the contrary for one that is now long enough. A job without
+//! victims only counts.
 //!
 //! What must hold: what is moved is the same value. One that cannot be read stays where it is, and
 //! its file is noted in `unreadable`. Neither a write that fails nor a shortage (`Error::of_read`)
 //! is such a reason. The sorted files are synced by `finish`, before the job's tables are named. A
 //! job that fails takes its files back (`remove`).
-//! Caller: `job`, whose `Outputs` hands every separated entry here.
+//! Caller: `job`, whose `Outputs` hands every separated entry here, and others to `divide`.
 
-use super::reclaim::{Side, Victims};
+use super::{
+    job::JobContext,
+    reclaim::{Side, Victims},
+    retain::Entry,
+};
 use crate::{
     dir::FileName,
     error::{Error, Result},
     ids::FileId,
-    key::EXPIRY_BYTES,
+    key::{EXPIRY_BYTES, Kind},
     pin::Slice,
     table::TableContext,
     values::{self, Pointer, ReadAhead, SortedValues, Tally, ValueFile, ValueFiles, WrittenValues},
@@ -31,6 +37,8 @@ pub(super) struct Moves<'m> {
     context: &'m TableContext,
     files: &'m ValueFiles,
     victims: &'m Victims,
+    /// Values of so many bytes and more are kept apart.
+    separate_from: u64,
     /// Whether what the job reads is counted already: in tables it is, in memtables not.
     are_counted: bool,
     pub(super) tally: Tally,
@@ -50,23 +58,30 @@ enum Read {
     Checked(Arc<ValueFile>, u32),
 }
 
+/// How an entry comes out.
+pub(super) struct Kept<'s> {
+    pub(super) kind: Kind,
+    /// What it stores in the place of its value, behind its expiry if it has one.
+    pub(super) stored: &'s [u8],
+    /// Bytes of its value, if that is kept apart.
+    pub(super) separated: u32,
+}
+
 impl<'m> Moves<'m> {
-    pub(super) fn new(
-        context: &'m TableContext,
-        files: &'m ValueFiles,
-        victims: &'m Victims,
-        new_file: &'m dyn Fn() -> FileId,
-        are_counted: bool,
-    ) -> Self {
+    /// Of `job`, which reads tables if what it reads is counted.
+    pub(super) fn new(job: &'m JobContext<'_>, are_counted: bool) -> Self {
+        let context = &*job.context;
         Moves {
             context,
-            files,
-            victims,
+            files: &job.values,
+            victims: &job.victims,
+            separate_from: job.separate_from,
             are_counted,
             tally: Tally::default(),
             ahead: ReadAhead::default(),
-            moved: [(); 2]
-                .map(|()| SortedValues::new(context.fs.clone(), &context.dir, context.database, new_file)),
+            moved: [(); 2].map(|()| {
+                SortedValues::new(context.fs.clone(), &context.dir, context.database, &*job.new_file)
+            }),
             written: Vec::new(),
             stored: Vec::new(),
             unreadable: BTreeSet::new(),
@@ -87,22 +102,25 @@ impl<'m> Moves<'m> {
         Ok(())
     }
 
-    /// Such an entry comes out: what it stores from now on, and the bytes of its value.
-    pub(super) fn keep<'s>(
-        &'s mut self,
-        key: &[u8],
-        expires: bool,
-        stored: &'s [u8],
-    ) -> Result<(&'s [u8], u32)> {
+    /// An `entry` that stores a pointer comes out.
+    pub(super) fn keep<'s>(&'s mut self, entry: &Entry<'s>) -> Result<Kept<'s>> {
+        let (key, stored, expires) = (entry.key, entry.value, entry.kind.expires());
         let mut pointer = pointer(key, expires, stored)?;
         if self.are_counted {
             self.tally.take(&pointer);
         }
+        let as_it_was = Kept { kind: entry.kind, stored, separated: pointer.len };
         if !self.victims.takes(pointer.file, key) {
             self.tally.add(&pointer);
-            return Ok((stored, pointer.len));
+            return Ok(as_it_was);
         }
+        self.stored.clear();
+        self.stored.extend_from_slice(&stored[..if expires { EXPIRY_BYTES } else { 0 }]);
         match self.read(&pointer, key).map_err(Error::of_read) {
+            Ok(Read::Whole(value)) if (value.len() as u64) < self.separate_from => {
+                self.stored.extend_from_slice(&value);
+                return Ok(Kept { kind: entry.kind.whole(), stored: &self.stored, separated: 0 });
+            }
             Ok(read) => {
                 let place = &mut self.moved[usize::from(self.victims.is_old(pointer.file))];
                 pointer = match read {
@@ -114,20 +132,41 @@ impl<'m> Moves<'m> {
             Err(Error::Corrupt { .. }) => {
                 self.unreadable.insert(pointer.file);
                 self.tally.add(&pointer);
-                return Ok((stored, pointer.len));
+                return Ok(as_it_was);
             }
             Err(error) => return Err(error),
         }
-        self.tally.add(&pointer);
+        Ok(self.kept_apart(entry.kind, &pointer))
+    }
+
+    /// An `entry` comes out that stores no pointer: its value leaves it, if it has one that is long
+    /// enough.
+    pub(super) fn divide<'s>(&'s mut self, entry: &Entry<'s>) -> Result<Kept<'s>> {
+        let head = if entry.kind.expires() { EXPIRY_BYTES } else { 0 };
+        let has_value = matches!(entry.kind, Kind::Put | Kind::PutExpiring);
+        let value =
+            entry.value.get(head..).filter(|value| has_value && value.len() as u64 >= self.separate_from);
+        let Some(value) = value else {
+            return Ok(Kept { kind: entry.kind, stored: entry.value, separated: 0 });
+        };
         self.stored.clear();
-        self.stored.extend_from_slice(&stored[..if expires { EXPIRY_BYTES } else { 0 }]);
+        self.stored.extend_from_slice(&entry.value[..head]);
+        // It has been through a merge at least.
+        let [_, old] = &mut self.moved;
+        let pointer = old.add(entry.key, value)?;
+        Ok(self.kept_apart(entry.kind.separated(), &pointer))
+    }
+
+    /// What an entry of this `kind` stores whose value now lies where `pointer` leads.
+    fn kept_apart(&mut self, kind: Kind, pointer: &Pointer) -> Kept<'_> {
+        self.tally.add(pointer);
         pointer.encode(&mut self.stored);
-        Ok((&self.stored, pointer.len))
+        Kept { kind, stored: &self.stored, separated: pointer.len }
     }
 
     /// Reads the value of `key` to which `pointer` leads, of a long one the sum alone.
     fn read(&mut self, pointer: &Pointer, key: &[u8]) -> Result<Read> {
-        if pointer.len < COPIED_BYTES_MIN {
+        if pointer.len < COPIED_BYTES_MIN || u64::from(pointer.len) < self.separate_from {
             return Ok(Read::Whole(self.ahead.read(self.files, pointer, key)?));
         }
         let from = self.files.file(pointer.file, pointer.sorted);

@@ -1,18 +1,19 @@
 //! Whether value files take too much, and in which order they are emptied: pure sums over `Space`s.
 //! Owns `Reclaim`, the ways of reclaiming by name, and `Victims`, the files that were chosen.
 //!
-//! A `Space` is what one file takes and what of it is live. `is_over`: files take more than live
-//! values and the spare percent. The ways choose differently. `Tier`, the default, goes by
-//! `by_worth`: garbage for each live byte, times the square root of the file's age; `convert`
-//! picks. `spared_for_files` takes from its spare percent what keys and entries of small values
-//! need. `Rewrite` takes one file at a time, `most_wasteful`: the most garbage for each live byte.
-//! `LearnedKv` takes all files once they are over, `Off` none.
+//! A `Space` is what one file takes and what of it is live. An `Allowance` is what files may take
+//! beside live values: the spare percent of all live data, in tables too. `is_over`: they take
+//! more. The ways choose differently. `Tier`, the default, goes by `by_worth`: garbage for each
+//! live byte, times the square root of the file's age; `convert` picks. `spared_for_files` takes
+//! from its spare percent what keys and entries of small values need. `Rewrite` takes one file at a
+//! time, `most_wasteful`: the most garbage for each live byte. `LearnedKv` takes all files once
+//! they are over, `Off` none.
 //!
 //! What must hold: a merge that is given victims, for all keys or by range, moves their values that
 //! it meets to sorted value files. Values of old files (`is_old`) go apart. Those that cannot be
 //! read stay. A file leaves when no pointer leads to it.
 //!
-//! Callers: `engine::reclaim` (`LearnedKv`, `spare_percent`), `engine::rewrite`, and
+//! Callers: `engine::reclaim` (`LearnedKv`, `allowance`), `engine::rewrite`, and
 //! `compaction::convert`, for `Tier` and `compact_range`; `moves` asks `Victims` which values
 //! leave. `engine::options`, `solera-bench` and `solera-sim` choose a `Reclaim`.
 
@@ -50,7 +51,7 @@ impl Reclaim {
     }
 }
 
-/// Of the live values, at most one part in so many is moved at a time.
+/// Of the live data, at most one part in so many is moved at a time.
 pub(super) const LIVE_PARTS: u64 = 8;
 
 /// What a separated value takes beside itself, in bytes, about: key and sum in its sorted value
@@ -174,9 +175,32 @@ impl fmt::Display for Victims {
     }
 }
 
-/// Bytes that value files may take while so many are live.
-pub(super) fn allowed(live: u64, spare_percent: u32) -> u64 {
-    live + live / 100 * u64::from(spare_percent) + live % 100 * u64::from(spare_percent) / 100
+/// What value files may take beside the live values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// In percent of all live data.
+    pub percent: u32,
+    /// Bytes of the live data that lies in tables: keys, and values that are not kept apart.
+    pub in_tables: u64,
+}
+
+impl Allowance {
+    /// Bytes of all live data, of which `live` are values in value files.
+    pub(super) fn data(self, live: u64) -> u64 {
+        live + self.in_tables
+    }
+
+    /// Bytes that value files may take while `live` are live in them.
+    pub(super) fn bytes(self, live: u64) -> u64 {
+        let (data, percent) = (self.data(live), u64::from(self.percent));
+        live + data / 100 * percent + data % 100 * percent / 100
+    }
+}
+
+/// Bytes of live data in tables of which the largest run has `run_bytes`, and which point to so
+/// many `values`. Entries that only point are left out: what they take stands beside the values.
+pub fn in_tables(run_bytes: u64, values: u64) -> u64 {
+    run_bytes.saturating_sub(values.saturating_mul(BESIDE_BYTES))
 }
 
 /// How much value files may take beside the live bytes, in percent of these, if `spare_percent` are
@@ -215,16 +239,16 @@ pub(super) fn by_worth(files: &[Space]) -> Vec<&Space> {
     best
 }
 
-/// Whether the files take more than the live values and `spare_percent` of them besides.
-pub fn is_over(spare_percent: u32, files: &[Space]) -> bool {
+/// Whether the files take more than the live values and what is allowed besides.
+pub fn is_over(allowance: Allowance, files: &[Space]) -> bool {
     let live = files.iter().map(|file| file.live).sum();
-    files.iter().map(|file| file.bytes).sum::<u64>() > allowed(live, spare_percent)
+    files.iter().map(|file| file.bytes).sum::<u64>() > allowance.bytes(live)
 }
 
 /// The file to empty next if they are emptied one by one; `None` while they take no more than they
 /// may.
-pub fn most_wasteful(spare_percent: u32, files: &[Space]) -> Option<FileId> {
-    by_waste(files).first().filter(|_| is_over(spare_percent, files)).map(|file| file.file)
+pub fn most_wasteful(allowance: Allowance, files: &[Space]) -> Option<FileId> {
+    by_waste(files).first().filter(|_| is_over(allowance, files)).map(|file| file.file)
 }
 
 #[cfg(test)]
@@ -237,6 +261,10 @@ mod tests {
         Space { file: FileId(number as u64 + 1), bytes, live: live.min(bytes) }
     }
 
+    fn beside(percent: u32) -> Allowance {
+        Allowance { percent, in_tables: 0 }
+    }
+
     proptest! {
         #[test]
         fn files_are_emptied_while_they_take_more_than_is_allowed(
@@ -244,9 +272,9 @@ mod tests {
         ) {
             let files: Vec<Space> = files.into_iter().enumerate().map(space).collect();
             let (bytes, live) = files.iter().fold((0, 0), |(b, l), file| (b + file.bytes, l + file.live));
-            prop_assert_eq!(is_over(spare, &files), bytes > live + live * u64::from(spare) / 100);
+            prop_assert_eq!(is_over(beside(spare), &files), bytes > live + live * u64::from(spare) / 100);
             let wasteful = files.iter().any(|file| file.garbage() > 0);
-            prop_assert_eq!(most_wasteful(spare, &files).is_some(), is_over(spare, &files) && wasteful);
+            prop_assert_eq!(most_wasteful(beside(spare), &files).is_some(), is_over(beside(spare), &files) && wasteful);
         }
     }
 
@@ -294,7 +322,7 @@ mod tests {
     fn the_file_with_the_most_garbage_for_what_it_holds_goes_first() {
         let files: Vec<Space> =
             [(100, 90), (100, 10), (100, 50), (100, 100)].into_iter().enumerate().map(space).collect();
-        assert_eq!(most_wasteful(30, &files), Some(FileId(2)));
-        assert_eq!(most_wasteful(60, &files), None);
+        assert_eq!(most_wasteful(beside(30), &files), Some(FileId(2)));
+        assert_eq!(most_wasteful(beside(60), &files), None);
     }
 }

@@ -56,11 +56,11 @@ impl Reclaimer<'_> {
         }
         let trees = self.trees();
         let spaces = self.spaces(&trees, &state.spared);
-        let percent = self.spare_percent(&trees);
+        let allowance = self.allowance(&trees);
         let may_be_due = self.can_be_due(&trees, &spaces);
         state.is_stuck = false;
         if !may_be_due {
-            self.allow_writers(percent, &spaces, 0, 0);
+            self.allow_writers(allowance, &spaces, 0, 0);
             state.emptied.clear();
         }
         let small = compaction::small_logs(&spaces, &sorted(&trees), self.rest.write_buffer_bytes());
@@ -73,15 +73,15 @@ impl Reclaimer<'_> {
         let mut stuck = BTreeSet::new();
         loop {
             let State { emptied, moving, .. } = &mut *state;
-            let mut victims = compaction::victims(&spaces, hidden, percent, *moving, emptied, &stuck);
+            let mut victims = compaction::victims(&spaces, hidden, allowance, *moving, emptied, &stuck);
             if victims.is_empty() {
                 victims = small.difference(&stuck).copied().collect();
             }
             emptied.clone_from(&victims);
             let is_victim = |space: &&Space| victims.contains(&space.file);
             let to_move: u64 = spaces.iter().filter(is_victim).map(|space| space.live).sum();
-            self.allow_writers(percent, &spaces, hidden, to_move);
-            let conversions = compaction::convert(&spaces, &cells, &victims, percent, *moving);
+            self.allow_writers(allowance, &spaces, hidden, to_move);
+            let conversions = compaction::convert(&spaces, &cells, &victims, allowance, *moving);
             let is_any = !conversions.is_empty();
             let planned = conversions.into_iter().find_map(|conversion| {
                 let tree = trees.iter().find(|tree| tree.id == conversion.keyspace)?;
@@ -110,7 +110,7 @@ impl Reclaimer<'_> {
                 // Other work is under way, and its end wakes the threads that look again.
                 return Ok(false);
             }
-            if compaction::is_too_much(percent, &spaces, hidden) {
+            if compaction::is_too_much(allowance, &spaces, hidden) {
                 // It cannot be given back now: a snapshot holds it, or damage.
                 self.reclaiming.allow_all();
                 state.is_stuck = true;

@@ -131,7 +131,7 @@ pub static SEPARATE_FROM: Knob = Knob::new(
 .unit("bytes")
 .with(
     "4294967295: none is",
-    "by the values written from then on",
+    "by the values written from then on; by others when a conversion or a compaction of all comes to them",
     "A value of at least so many bytes is kept apart from its entry: written once, and never moved by merges.",
 )
 .experiment();

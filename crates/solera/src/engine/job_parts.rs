@@ -67,6 +67,7 @@ impl<'c> JobParts<'c> {
             visible,
             values: tree.values.clone(),
             victims: self.reclaiming.victims(),
+            separate_from: view.settings.bytes_separated(),
             oldest_transaction,
             operator: tree.operator().cloned(),
             now_ms,

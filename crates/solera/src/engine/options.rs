@@ -214,8 +214,9 @@ impl Options {
         self
     }
 
-    /// How much space value files take beyond the live values, about, in percent of these: 1 to
-    /// 1,000. Default 30. What they take swings around it; docs/decisions/0019 says how far.
+    /// How much space value files take beyond the live values, about: 1 to 1,000 percent of the
+    /// live data, what lies in the tables of such keyspaces included. Default 30. What they take
+    /// swings around it; docs/decisions/0019 says how far.
     pub fn value_spare_percent(mut self, percent: u32) -> Self {
         self.spare_percent = percent;
         self
@@ -430,7 +431,9 @@ impl KeyspaceOptions {
 
     /// Keeps values of at least `bytes` bytes, 1 to 2^32 - 1, apart from their entries: such a
     /// value is written once, to the log, and merges move only a pointer to it. Worth it for values
-    /// of about a kibibyte and more. Default: only values of 256 KiB and more, which always are.
+    /// of about a kibibyte and more. Values that were written before follow as conversions and
+    /// [`compact_range`](crate::Db::compact_range) come to them. Default: only values of 256 KiB
+    /// and more, which always are.
     pub fn separate_values_from(mut self, bytes: u64) -> Self {
         self.separate_from = Some(bytes);
         self

@@ -19,7 +19,7 @@ use super::{
     reclaiming::{Reclaimer, State},
 };
 use crate::{
-    compaction::{self, Reclaim, Space, Victims},
+    compaction::{self, Allowance, Reclaim, Space, Victims},
     error::{Error, Result},
     ids::FileId,
     sync::MutexGuard,
@@ -68,7 +68,7 @@ impl Reclaimer<'_> {
     /// If it is time: brings all that was written so far into tables, begins a log for what is
     /// written from now on, and freezes the value files of what is in tables.
     fn freeze(&self, mut state: MutexGuard<'_, State>, trees: &[Arc<Tree>]) -> Result<bool> {
-        if !compaction::is_over(self.options.spare_percent, &self.spaces(trees, &state.spared)) {
+        if !compaction::is_over(self.allowance(trees), &self.spaces(trees, &state.spared)) {
             return Ok(false);
         }
         self.rest.freeze(trees)?;
@@ -88,12 +88,12 @@ impl Reclaimer<'_> {
     }
 
     /// Tells writers how much they may write until space is given back: `spaces` are the files that
-    /// recovery does not need, and they may take `percent` more than is live. `hidden` bytes of
-    /// what is live in them are not, and conversions have `promised` bytes still to write. Writers
-    /// are told before anything has to be given back, too: the thread that has to give it back may
-    /// get no processor for long. Until the next look writers have two write buffers then at least,
+    /// recovery does not need, and they may take what `allowance` says. `hidden` bytes of what is
+    /// live in them are not, and conversions have `promised` bytes still to write. Writers are told
+    /// before anything has to be given back, too: the thread that has to give it back may get no
+    /// processor for long. Until the next look writers have two write buffers then at least,
     /// whatever the logs hold.
-    pub(super) fn allow_writers(&self, percent: u32, spaces: &[Space], hidden: u64, promised: u64) {
+    pub(super) fn allow_writers(&self, allowance: Allowance, spaces: &[Space], hidden: u64, promised: u64) {
         let live = spaces.iter().map(|space| space.live).sum();
         if live == 0 {
             return self.reclaiming.allow_all();
@@ -101,8 +101,8 @@ impl Reclaimer<'_> {
         let write_buffer_bytes = self.rest.write_buffer_bytes();
         let in_logs_max = logs::unflushed_max(live, write_buffer_bytes);
         let in_logs = self.rest.log_bytes();
-        let mut headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
-        if !compaction::is_too_much(percent, spaces, hidden) {
+        let mut headroom = compaction::headroom(allowance, spaces, hidden, promised, in_logs, in_logs_max);
+        if !compaction::is_too_much(allowance, spaces, hidden) {
             let least = i64::try_from(2 * write_buffer_bytes).unwrap_or(i64::MAX);
             headroom.bytes = headroom.bytes.max(least);
         }
@@ -123,30 +123,34 @@ impl Reclaimer<'_> {
         };
         let is_left = |space: &&Space| state.emptied.contains(&space.file);
         let promised = spaces.iter().filter(is_left).map(|space| space.live).sum();
-        self.allow_writers(self.spare_percent(&trees), &spaces, hidden, promised);
+        self.allow_writers(self.allowance(&trees), &spaces, hidden, promised);
         Ok(())
     }
 
     /// Whether there can be anything to give back, whatever is hidden.
     pub(super) fn can_be_due(&self, trees: &[Arc<Tree>], spaces: &[Space]) -> bool {
         let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
-        compaction::can_be_over(self.spare_percent(trees), spaces, hidden_max)
+        compaction::can_be_over(self.allowance(trees), spaces, hidden_max)
     }
 
-    /// What value files may take beside the live bytes, in percent of these. Under `tier` what goes
-    /// with small values comes out of it.
-    pub(super) fn spare_percent(&self, trees: &[Arc<Tree>]) -> u32 {
-        let percent = self.options.spare_percent;
-        if self.options.reclaim != Reclaim::Tier {
-            return percent;
-        }
-        let (mut values, mut bytes) = (0, 0);
+    /// What value files may take beside the live values in them. Under `tier` what goes with small
+    /// values comes out of it.
+    pub(super) fn allowance(&self, trees: &[Arc<Tree>]) -> Allowance {
+        let (mut values, mut bytes, mut in_tables) = (0, 0, 0);
         for tree in trees {
-            for (_, live) in tree.view().version.values().iter() {
-                (values, bytes) = (values + live.values, bytes + live.bytes);
+            let version = &tree.view().version;
+            let of_tree: u64 = version.values().iter().map(|(_, live)| live.values).sum();
+            if of_tree > 0 {
+                let largest = version.runs().iter().map(|run| run.bytes()).max().unwrap_or(0);
+                in_tables += compaction::in_tables(largest, of_tree);
             }
+            (values, bytes) = (values + of_tree, bytes + version.values().bytes());
         }
-        compaction::spared_for_files(percent, values, bytes)
+        let percent = match self.options.reclaim {
+            Reclaim::Tier => compaction::spared_for_files(self.options.spare_percent, values, bytes),
+            _ => self.options.spare_percent,
+        };
+        Allowance { percent, in_tables }
     }
 
     /// What the value files take that recovery does not need.

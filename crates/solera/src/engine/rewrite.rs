@@ -63,9 +63,9 @@ impl Reclaimer<'_> {
         let spaces = self.spaces(&trees, &left_alone);
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         // Files count until they have gone.
-        let percent = self.options.spare_percent;
-        self.allow_writers(percent, &self.spaces(&trees, &state.spared), 0, 0);
-        let due = compaction::most_wasteful(percent, &spaces);
+        let allowance = self.allowance(&trees);
+        self.allow_writers(allowance, &self.spaces(&trees, &state.spared), 0, 0);
+        let due = compaction::most_wasteful(allowance, &spaces);
         if due.is_none() || state.rewritten_bytes > live / PENDING_PARTS {
             if std::mem::take(&mut state.is_unflushed) {
                 state.clean.clear();
@@ -156,13 +156,13 @@ impl Reclaimer<'_> {
         trees: &[Arc<Tree>],
         spaces: &[Space],
     ) -> Result<Option<(Arc<Tree>, Claim<'_>, Plan)>> {
-        let percent = self.options.spare_percent;
+        let allowance = self.allowance(trees);
         let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
-        if !compaction::can_be_over(percent, spaces, hidden_max) {
+        if !compaction::can_be_over(allowance, spaces, hidden_max) {
             return Ok(None);
         }
         let (cells, horizon) = (self.cells(state, trees)?, self.horizon());
-        for cell in compaction::revealing(spaces, &cells, percent) {
+        for cell in compaction::revealing(spaces, &cells, allowance) {
             let Some(tree) = trees.iter().find(|tree| tree.id == cell.keyspace) else { continue };
             let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
             if let Some((claim, plan)) = self.work.plan_of(tree, &horizon, plan) {

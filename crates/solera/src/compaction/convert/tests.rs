@@ -37,6 +37,11 @@ fn spaces(files: &[(u64, u64)], cells: &[Cell]) -> Vec<Space> {
     files.iter().map(|&(file, bytes)| Space { file: FileId(file), bytes, live: live(FileId(file)) }).collect()
 }
 
+/// So many percent, where tables hold no data but keys.
+fn beside(percent: u32) -> Allowance {
+    Allowance { percent, in_tables: 0 }
+}
+
 /// The victims that follow on `present`, and the conversions.
 fn decide(
     spaces: &[Space],
@@ -45,8 +50,8 @@ fn decide(
     present: &BTreeSet<FileId>,
 ) -> (BTreeSet<FileId>, Option<Conversion>) {
     let hidden = cells.iter().map(|cell| cell.hidden).sum();
-    let victims = victims(spaces, hidden, spare, 0, present, &BTreeSet::new());
-    let first = convert(spaces, cells, &victims, spare, 0).into_iter().next();
+    let victims = victims(spaces, hidden, beside(spare), 0, present, &BTreeSet::new());
+    let first = convert(spaces, cells, &victims, beside(spare), 0).into_iter().next();
     (victims, first)
 }
 
@@ -148,7 +153,7 @@ fn files_are_chosen_only_when_a_part_more_is_taken_than_is_allowed_and_then_many
     let chosen = |bytes: u64| {
         let each: Vec<(u64, u64)> =
             (1..=32).map(|file| (file, bytes / 32 + u64::from(file <= bytes % 32))).collect();
-        victims(&spaces(&each, &one), 0, 30, 0, &BTreeSet::new(), &BTreeSet::new()).len()
+        victims(&spaces(&each, &one), 0, beside(30), 0, &BTreeSet::new(), &BTreeSet::new()).len()
     };
     assert_eq!([4160, 4260].map(chosen), [0, 0], "within the swing");
     assert_eq!(chosen(4261), 2, "a sixteenth of what is live is copied at once");
@@ -234,7 +239,7 @@ proptest! {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         let largest = spaces.iter().map(|space| space.live).max().unwrap_or(0);
         let before: u64 = spaces.iter().map(|space| space.bytes).sum();
-        let most = allowed(live, spare) + live / SWING_PARTS;
+        let most = beside(spare).bytes(live) + live / SWING_PARTS;
         let peak = before.max(most) + (live / PLAN_PARTS).max(largest);
         let (mut next, mut emptied) = (1000, BTreeSet::new());
         for step in 0.. {
@@ -270,7 +275,7 @@ proptest! {
             spaces.retain(|space| space.live > 0);
         }
         let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
-        let most = allowed(live, spare) + live / SWING_PARTS;
+        let most = beside(spare).bytes(live) + live / SWING_PARTS;
         prop_assert!(taken <= most, "{} bytes for {}", taken, live);
     }
 
@@ -281,12 +286,12 @@ proptest! {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
         let none = BTreeSet::new();
-        let victims = victims(&spaces, 0, spare, moving, &none, &none);
+        let victims = victims(&spaces, 0, beside(spare), moving, &none, &none);
         let of_victims: u64 =
             spaces.iter().filter(|space| victims.contains(&space.file)).map(|space| space.live).sum();
-        let most = allowed(live, spare) + live / LIVE_PARTS;
+        let most = beside(spare).bytes(live) + live / LIVE_PARTS;
         prop_assert!(victims.is_empty() || taken + moving + of_victims <= most);
-        for conversion in convert(&spaces, &cells, &victims, spare, moving) {
+        for conversion in convert(&spaces, &cells, &victims, beside(spare), moving) {
             prop_assert!(taken + moving + conversion.moved <= most);
         }
     }
@@ -294,26 +299,26 @@ proptest! {
     #[test]
     fn what_is_chosen_is_emptied_before_others_are_chosen((spaces, _) in picture(), spare in 1u32..100) {
         let none = BTreeSet::new();
-        let chosen = victims(&spaces, 0, spare, 0, &none, &none);
-        let others = victims(&spaces, 0, spare, 0, &none, &chosen);
+        let chosen = victims(&spaces, 0, beside(spare), 0, &none, &none);
+        let others = victims(&spaces, 0, beside(spare), 0, &none, &chosen);
         prop_assert!(others.is_disjoint(&chosen), "what is stuck is chosen again");
         let Some(&first) = chosen.first() else { return Ok(()) };
         let mut spaces = spaces;
         spaces.iter_mut().filter(|space| space.file == first).for_each(|space| space.live = 0);
         let rest: BTreeSet<FileId> = chosen.iter().copied().filter(|&file| file != first).collect();
         if !rest.is_empty() {
-            prop_assert_eq!(victims(&spaces, 0, spare, 0, &chosen, &none), rest);
+            prop_assert_eq!(victims(&spaces, 0, beside(spare), 0, &chosen, &none), rest);
         }
         spaces.retain(|space| !chosen.contains(&space.file));
-        prop_assert!(victims(&spaces, 0, spare, 0, &chosen, &none).is_disjoint(&chosen));
+        prop_assert!(victims(&spaces, 0, beside(spare), 0, &chosen, &none).is_disjoint(&chosen));
     }
 
     #[test]
     fn writers_have_what_is_left_of_the_bound((spaces, _) in picture(), spare in 1u32..100, promised in 0u64..10_000) {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
-        let left = headroom(spare, &spaces, 0, promised, 700, 1000);
-        let most = allowed(live, spare) + live / LIVE_PARTS + 1000;
+        let left = headroom(beside(spare), &spaces, 0, promised, 700, 1000);
+        let most = beside(spare).bytes(live) + live / LIVE_PARTS + 1000;
         let to_copy = promised.max(live / PLAN_PARTS);
         prop_assert_eq!(left.bytes, most as i64 - (taken + to_copy + 700) as i64);
     }
