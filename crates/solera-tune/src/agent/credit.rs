@@ -32,10 +32,12 @@ const STEP_OF_RUNS_MAX: f64 = 2.0;
 /// The same for fewer bits of filters: tables keep those that they were written with, so a change
 /// is judged before it does anything.
 const STEP_OF_BITS_MAX: f64 = 2.0;
-/// The same for a lower threshold of values that are kept apart: they stay apart until they are
-/// moved. No threshold counts as this one, in bytes.
+/// Any of them for a lower threshold of values that are kept apart: they stay apart until they are
+/// moved. None counts as this one, in bytes, and no tuner sets a lower one than the last: shorter
+/// values cost more apart than in their entries (docs/TUNING.md).
 const STEP_OF_THRESHOLD_MAX: f64 = 4.0;
-const NO_THRESHOLD: f64 = 65_536.0;
+const NO_THRESHOLD: f64 = 16_384.0;
+const THRESHOLD_MIN: f64 = 1024.0;
 /// The most that operations may cost of what they did for a change to count as one that helped.
 const HELPED_MAX: f64 = 0.97;
 /// The least from which on a change that was taken back counts as one that hurt.
@@ -59,7 +61,10 @@ impl Step<'_> {
     /// as far from 1 as 1 is from 3.
     fn ends(&self) -> (f64, f64) {
         let is_threshold = self.knob == knob::SEPARATE_FROM.name;
-        let end = |number: f64| if is_threshold && number == 0.0 { NO_THRESHOLD } else { number + 1.0 };
+        let end = |number: f64| match is_threshold {
+            true => number.min(NO_THRESHOLD),
+            false => number + 1.0,
+        };
         (end(self.old), end(self.new))
     }
 
@@ -69,8 +74,8 @@ impl Step<'_> {
         let is_below_0 = self.knob == knob::RUN_LIMIT.name && self.level != Some(0);
         if self.knob == knob::BLOCK_BYTES.name {
             STEP_OF_BLOCKS_MAX
-        } else if self.knob == knob::SEPARATE_FROM.name && new < old {
-            STEP_OF_THRESHOLD_MAX
+        } else if self.is_lower_threshold() {
+            if self.new < THRESHOLD_MIN { 0.0 } else { STEP_OF_THRESHOLD_MAX }
         } else if self.knob == knob::FILTER_BITS_PER_KEY.name && new < old {
             STEP_OF_BITS_MAX
         } else if is_below_0 && self.new > self.old {
@@ -80,8 +85,17 @@ impl Step<'_> {
         }
     }
 
+    /// Whether more values are kept apart.
+    fn is_lower_threshold(&self) -> bool {
+        let (old, new) = self.ends();
+        self.knob == knob::SEPARATE_FROM.name && new < old
+    }
+
     /// How large it may be while nothing has helped yet.
     fn first(&self) -> f64 {
+        if self.is_lower_threshold() {
+            return STEP_OF_THRESHOLD_MAX;
+        }
         if self.knob == knob::WRITE_BUFFER_PERCENT.name {
             return STEP_OF_BUFFERS;
         }
@@ -214,8 +228,10 @@ mod tests {
         let mut credit = Credit::default();
         (0..3).for_each(|_| credit.hear(&Outcome::Kept { ratio: 0.6 }));
         let allows = |old, new| credit.allows(of("separate_from", old, new));
-        assert!(allows(0.0, 16_384.0) && allows(16_384.0, 4096.0) && allows(4096.0, 1024.0));
-        assert!(!allows(0.0, 4.0) && !allows(0.0, 4096.0) && !allows(4096.0, 512.0));
-        assert!(allows(4.0, 0.0) && allows(4.0, 4096.0), "back is always allowed");
+        let none = f64::from(u32::MAX);
+        assert!(allows(none, 16_384.0) && allows(none, 4096.0) && allows(4096.0, 1024.0));
+        assert!(!allows(none, 4.0) && !allows(none, 2048.0) && !allows(4096.0, 1023.0));
+        assert!(!allows(1024.0, 512.0) && !allows(4096.0, 0.0), "short values stay in their entries");
+        assert!(allows(4.0, none) && allows(4.0, 4096.0), "back is always allowed");
     }
 }

@@ -866,7 +866,9 @@ impl Coordinator {
 
 /// What `window` came to, at this cost.
 fn measured(window: &Window, cost: f64) -> Measured {
-    let moved = (window.bytes_flushed + window.bytes_compacted) as f64;
+    // A value that is kept apart is written by the log in the place of a flush.
+    let apart = if window.separated_values > 0 { window.log_bytes } else { 0 };
+    let moved = (window.bytes_flushed + window.bytes_compacted + apart) as f64;
     Measured { cost, moved: moved / window.operations.total().max(1) as f64, p99_ns: window.p99_ns }
 }
 

@@ -318,6 +318,8 @@ impl Tree {
             self.levels.push(Vec::new());
         }
         self.keys += new;
+        // A memtable is written with one version of each key.
+        let again = again.min(self.keys - new);
         self.work.flushed += new + again;
         self.work.sizes[0] += self.arriving * (new + again);
         self.levels[0].insert(0, Run::even(new, again, self.arriving));

@@ -31,14 +31,13 @@ const CONTEXTS_MAX: usize = 64;
 pub struct Traits {
     /// Shares of operations: v, r, q, w.
     pub shares: [f64; 4],
-    /// Bytes of all tables, as a power of two.
+    /// Bytes of all data, wherever values lie, as a power of two.
     pub data_log2: f64,
-    /// Bytes of an entry in a table, as a power of two.
+    /// Bytes of an entry with its value, as a power of two.
     pub entry_log2: f64,
     /// Entries of a scan, as a power of two.
     pub scan_log2: f64,
-    /// Bytes of an entry that comes in, as flushes write it, as a power of two; `None` without
-    /// flushes.
+    /// Bytes of an entry that comes in, with its value, as a power of two; `None` without flushes.
     #[serde(default)]
     pub written_log2: Option<f64>,
     /// What chance alone makes of the variation, of so few operations.
@@ -50,7 +49,7 @@ impl Traits {
     /// Those of a window.
     pub fn of(window: &Window) -> Traits {
         let log2 = |number: f64| log2(number.max(1.0));
-        let bytes = window.table_bytes() as f64;
+        let bytes = window.data_bytes() as f64;
         Traits {
             shares: window.mix().shares(),
             data_log2: log2(bytes),

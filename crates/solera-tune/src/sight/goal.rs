@@ -27,8 +27,8 @@ pub enum Objective {
     P99,
     /// The median of the times of operations.
     P50,
-    /// Blocks read by lookups and scans, and blocks' worth of bytes that flushes and merges read
-    /// and write, per operation (CAMAL's first objective).
+    /// Blocks and values read by lookups and scans, and blocks' worth of bytes that flushes and
+    /// merges read and write, per operation (CAMAL's first objective).
     Blocks,
     /// Bytes written by flushes and merges for every operation: wear of a device (CAMAL's write
     /// amplification).
@@ -114,7 +114,7 @@ impl Goal {
             Objective::P99 | Objective::P50 => return None,
             Objective::Blocks => blocks(window) / operations,
             Objective::BytesWritten => (window.bytes_flushed + window.bytes_compacted) as f64 / operations,
-            Objective::TimeAndSpace => self.mean_ns(window)? * window.table_bytes().max(1) as f64,
+            Objective::TimeAndSpace => self.mean_ns(window)? * window.data_bytes().max(1) as f64,
         };
         cost.is_finite().then_some(cost)
     }
@@ -136,17 +136,18 @@ impl Goal {
 
     /// Which bound `window` breaks, in words.
     pub fn broken(&self, window: &Window) -> Option<String> {
-        if let Some(max) = self.space_bytes_max.filter(|max| window.table_bytes() > *max) {
-            return Some(format!("tables take {} bytes; the bound is {max}", window.table_bytes()));
+        if let Some(max) = self.space_bytes_max.filter(|max| window.data_bytes() > *max) {
+            return Some(format!("tables and values take {} bytes; the bound is {max}", window.data_bytes()));
         }
         let p99 = self.p99_ns_max.filter(|max| window.samples > 0 && window.p99_ns > *max);
         p99.map(|max| format!("the 99th percentile is {} ns; the bound is {max}", window.p99_ns))
     }
 }
 
-/// Blocks read by lookups and scans, and blocks' worth of bytes that flushes and merges moved.
+/// Blocks and values read by lookups and scans, and blocks' worth of bytes that flushes and merges
+/// moved.
 fn blocks(window: &Window) -> f64 {
     let block = window.number("block_bytes", None).unwrap_or(4096.0).max(1.0);
     let merged: u64 = window.levels.iter().map(|level| level.bytes_in + level.bytes_out).sum();
-    window.blocks_read as f64 + merged as f64 / block
+    (window.blocks_read + window.value_reads) as f64 + merged as f64 / block
 }

@@ -234,6 +234,22 @@ pub struct Window {
     pub bytes_compacted: u64,
     /// Flushes finished.
     pub flushes: u64,
+    /// Bytes appended to the log; 0 where it is not known, since other keyspaces wrote to it too.
+    #[serde(default)]
+    pub log_bytes: u64,
+    /// Reads of values that are kept apart, out of files, by merges too; 0 where other keyspaces
+    /// have such values.
+    #[serde(default)]
+    pub value_reads: u64,
+    /// Bytes that these read.
+    #[serde(default)]
+    pub value_bytes_read: u64,
+    /// Values kept apart.
+    #[serde(default)]
+    pub separated_values: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub separated_bytes: u64,
     /// Time that writes waited for background work, in microseconds, summed over writes.
     pub stall_us: u64,
     /// The keyspace's levels.
@@ -277,6 +293,9 @@ impl Window {
         let counters = &seen.counters;
         let mix = seen.mix();
         let (mean_ns, all) = times(&seen.latencies);
+        let is_alone = |of: &dyn Fn(&KeyspaceObservation) -> u64| {
+            since.keyspaces.iter().all(|other| other.name == keyspace || of(other) == 0)
+        };
         let levels = seen.levels.iter().map(level_sight).collect();
         let settings = since.settings.iter();
         let settings = settings.filter(|setting| setting.keyspace.as_deref().is_none_or(|of| of == keyspace));
@@ -303,6 +322,11 @@ impl Window {
             bytes_flushed: counters.bytes_written_flush,
             bytes_compacted: counters.bytes_written_compaction,
             flushes: counters.flushes,
+            log_bytes: if is_alone(&|of| of.counters.entries_written) { since.bytes_written_log } else { 0 },
+            value_reads: if is_alone(&|of| of.separated_values) { since.value_reads } else { 0 },
+            value_bytes_read: if is_alone(&|of| of.separated_values) { since.value_bytes_read } else { 0 },
+            separated_values: seen.separated_values,
+            separated_bytes: seen.separated_bytes,
             stall_us: counters.stall_us_total,
             levels,
             layouts: layout_sights(&seen.layouts),
@@ -434,13 +458,29 @@ impl Window {
         self.levels.iter().map(|level| level.bytes).sum()
     }
 
+    /// Bytes of all tables and of all values that are kept apart.
+    pub fn data_bytes(&self) -> u64 {
+        self.table_bytes() + self.separated_bytes
+    }
+
+    /// Bytes of an entry that comes in, with its value, as the log has it; `None` where that is not
+    /// known.
+    pub fn put_bytes(&self) -> Option<f64> {
+        let is_known = self.log_bytes > 0 && self.operations.writes > 0;
+        is_known.then(|| self.log_bytes as f64 / self.operations.writes as f64)
+    }
+
     /// Entries in all tables, versions and tombstones included.
     pub fn table_entries(&self) -> u64 {
         self.levels.iter().map(|level| level.entries).sum()
     }
 
-    /// Bytes of an entry that comes in, as flushes wrote it to level 0; `None` without flushes.
+    /// Bytes of an entry that comes in, with its value: as the log has it where values are kept
+    /// apart, and else as flushes wrote it to level 0. `None` without flushes.
     pub fn written_entry_bytes(&self) -> Option<f64> {
+        if self.separated_values > 0 && self.operations.writes > 0 && self.log_bytes > 0 {
+            return self.put_bytes();
+        }
         let level0 = self.levels.iter().find(|level| level.level == 0)?;
         let is_some = level0.bytes_in > 0 && level0.entries_in > 0;
         is_some.then(|| level0.bytes_in as f64 / level0.entries_in as f64)

@@ -39,6 +39,11 @@ pub struct Observation {
     pub snapshots: u64,
     /// Bytes appended to logs.
     pub bytes_written_log: u64,
+    /// Reads of values that are kept apart, out of files: by lookups, walks, and merges that move
+    /// them. One may bring many values.
+    pub value_reads: u64,
+    /// Bytes that these read.
+    pub value_bytes_read: u64,
     /// Number of the newest change of knobs: see [`Receipt`](super::Receipt).
     pub changes: u64,
     /// What memory is in use, by owner.
@@ -143,6 +148,10 @@ pub struct KeyspaceObservation {
     /// What the bytes of its tables are, by cause, what compaction owes and how fast it goes; and
     /// what is dead of values kept apart, as far as their files were looked at.
     pub space: SpaceUse,
+    /// Values kept apart to which entries of its tables lead.
+    pub separated_values: u64,
+    /// Bytes of these.
+    pub separated_bytes: u64,
     /// When level 0 is due, and what reads have paid for its merge.
     pub level0: Level0Observation,
     /// Its levels, newest first.
@@ -242,6 +251,8 @@ impl Observation {
         }
         window.window_us = self.window_us.saturating_sub(earlier.window_us);
         window.bytes_written_log = self.bytes_written_log.saturating_sub(earlier.bytes_written_log);
+        window.value_reads = self.value_reads.saturating_sub(earlier.value_reads);
+        window.value_bytes_read = self.value_bytes_read.saturating_sub(earlier.value_bytes_read);
         for keyspace in &mut window.keyspaces {
             // One that was created since has counted from 0.
             if let Some(before) = earlier.keyspaces.iter().find(|before| before.id == keyspace.id) {

@@ -51,6 +51,7 @@ pub(super) fn observe(core: &Core) -> Observation {
         value: range.value,
         is_set: range.is_set,
     });
+    let (value_reads, value_bytes_read) = core.store.files.values.reads();
     Observation {
         database: core.store.files.database,
         opened_unix_ms: core.opened_unix_ms,
@@ -60,6 +61,8 @@ pub(super) fn observe(core: &Core) -> Observation {
         last_seqno: core.visible(),
         snapshots: core.store.snapshots.count(),
         bytes_written_log: core.stats.snapshot().bytes_written_log,
+        value_reads,
+        value_bytes_read,
         changes: core.store.assignments().history().next_back().map_or(0, |receipt| receipt.number),
         memory,
         background_failure: core.work.failure().err().map(|error| error.to_string()),
@@ -120,6 +123,8 @@ fn observe_keyspace(core: &Core, tree: &Tree, view: &View, garbage: &Garbage) ->
         sealed_memtables: view.sealed.len() as u64,
         running_plans: decided.running_plans,
         space: garbage.space(tree, &view.version, Some(decided.space)),
+        separated_values: view.version.values().iter().map(|(_, live)| live.values).sum(),
+        separated_bytes: view.version.values().bytes(),
         level0: decided.level0,
         levels: observe_levels(tree, view, &decided.run_limits),
         layouts: observe_layouts(tree, view),

@@ -31,11 +31,12 @@ use std::path::Path;
 /// ```text
 /// file       = magic[8] version:u32 checksum:u32 payload
 /// payload    = database opened_unix_ms unix_ms window_us last_seqno snapshots bytes_written_log
-///              changes memory failure settings keyspaces
+///              value_reads value_bytes_read changes memory failure settings keyspaces
 /// failure    = 0 | 1 text
 /// setting    = knob:text (0 | 1 keyspace:text) level+1 value:text is_set:u8
 /// keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed
-///              running_plans space level0 levels layouts
+///              running_plans space separated_values separated_bytes level0 levels
+///              layouts
 /// space      = live old_versions tombstones expired unmerged value_garbage debt  bytes
 ///              merged                                             bytes per second
 /// level0     = waits:u8 due_runs rent_ns price_ns
@@ -48,7 +49,7 @@ use std::path::Path;
 /// memory and lists are their number and then each. The checksum is CRC-32C of the payload. Counts
 /// are in the order of their lists in `stats`; a release that changes a list writes another
 /// version.
-pub const OBSERVATION_VERSION: u32 = 2;
+pub const OBSERVATION_VERSION: u32 = 3;
 const HEADER_BYTES: usize = 16;
 /// Most numbers in one list of counts that are looked at.
 const COUNTS_MAX: u64 = 1024;
@@ -113,6 +114,8 @@ impl Observation {
             self.last_seqno,
             self.snapshots,
             self.bytes_written_log,
+            self.value_reads,
+            self.value_bytes_read,
             self.changes,
         ] {
             put_varint(out, number);
@@ -139,6 +142,8 @@ impl Observation {
             last_seqno: number()?,
             snapshots: number()?,
             bytes_written_log: number()?,
+            value_reads: number()?,
+            value_bytes_read: number()?,
             changes: number()?,
             memory: MemoryUse::from_numbers(&counts(from)?),
             background_failure: optional(from, "a failure")?,
@@ -206,6 +211,8 @@ impl KeyspaceObservation {
             put_varint(out, number);
         }
         self.space.named().into_iter().for_each(|(_, number)| put_varint(out, number));
+        put_varint(out, self.separated_values);
+        put_varint(out, self.separated_bytes);
         self.level0.encode(out);
         put_list(out, &self.levels, |out, level| level.encode(out));
         put_list(out, &self.layouts, |out, layout| layout.encode(out));
@@ -227,6 +234,8 @@ impl KeyspaceObservation {
             sealed_memtables: from.varint("a count of memtables")?,
             running_plans: from.varint("a count of plans")?,
             space: space(from)?,
+            separated_values: from.varint("a count of values")?,
+            separated_bytes: from.varint("bytes of values")?,
             level0: Level0Observation::decode(from)?,
             levels: list(from, LevelObservation::decode)?,
             layouts: list(from, LayoutObservation::decode)?,

@@ -20,7 +20,10 @@ use crate::{
     ids::{DatabaseId, FileId},
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     pin::Slice,
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     vfs::{Fs, ReadFile, read_all, read_exact_at},
 };
 use std::{
@@ -59,6 +62,25 @@ struct Opened {
     len: u64,
 }
 
+/// Reads of values from the files of a database, by whom ever.
+#[derive(Debug, Default)]
+pub(super) struct ReadCounts {
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadCounts {
+    fn count(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many there were, and of how many bytes.
+    pub(super) fn get(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
 /// A file that holds values. Opened by the first read. It is removed with its last owner, if it was
 /// marked.
 pub struct ValueFile {
@@ -68,6 +90,7 @@ pub struct ValueFile {
     id: FileId,
     kind: FileKind,
     direct: bool,
+    counts: Arc<ReadCounts>,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
     /// Of a sorted file, bytes that its values take, once a worker has asked: it never changes.
@@ -85,6 +108,7 @@ impl ValueFile {
         id: FileId,
         kind: FileKind,
         direct: bool,
+        counts: Arc<ReadCounts>,
     ) -> ValueFile {
         ValueFile {
             owned: OwnedFile::new(fs.clone(), path),
@@ -93,6 +117,7 @@ impl ValueFile {
             id,
             kind,
             direct,
+            counts,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
             space: OnceLock::new(),
@@ -201,6 +226,7 @@ impl ValueFile {
     /// As [`ValueFile::read`].
     pub(super) fn read_record(&self, pointer: &Pointer, key: &[u8], record: &mut [u8]) -> Result<()> {
         let opened = self.opened()?;
+        self.counts.count(record.len());
         read_exact_at(&*opened.file, record, pointer.offset)?;
         self.verify(opened, pointer, key, record)
     }
@@ -212,6 +238,7 @@ impl ValueFile {
         let (mut at, mut left) = (pointer.offset + record::CHECKSUM_BYTES as u64, u64::from(pointer.len));
         while left > 0 {
             let bytes = left.min(PIECE_BYTES as u64) as usize;
+            self.counts.count(bytes);
             read_exact_at(&*opened.file, &mut piece[..bytes], at)?;
             each(&piece[..bytes])?;
             (at, left) = (at + bytes as u64, left - bytes as u64);
@@ -294,6 +321,7 @@ impl ValueFile {
         let reached = left.checked_next_multiple_of(self.alignment()).unwrap_or(left);
         let most = bytes.len().min(reached);
         let (bytes, most) = (&mut bytes[..most], most.min(left));
+        self.counts.count(bytes.len());
         let mut done = 0;
         while done < most {
             let (rest, at) = (&mut bytes[done..], offset + done as u64);

@@ -13,6 +13,7 @@
 
 use super::{
     Pointer, SORTED, Stretches, ValueFile,
+    file::ReadCounts,
     stretch::{self, Stretch},
 };
 use crate::{
@@ -69,6 +70,7 @@ pub struct ValueFiles {
     /// How a log begins.
     logs: FileKind,
     resident: Option<Box<dyn Resident>>,
+    counts: Arc<ReadCounts>,
     handles: ArcSwap<BTreeMap<FileId, Weak<ValueFile>>>,
     changing: Mutex<()>,
 }
@@ -78,13 +80,29 @@ impl ValueFiles {
     /// system's cache. `logs` is how a log begins.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, database: DatabaseId, direct: bool, logs: FileKind) -> Self {
         let handles = ArcSwap::from_pointee(BTreeMap::new());
-        ValueFiles { fs, dir, database, direct, logs, resident: None, handles, changing: Mutex::new(()) }
+        ValueFiles {
+            fs,
+            dir,
+            database,
+            direct,
+            logs,
+            resident: None,
+            counts: Arc::default(),
+            handles,
+            changing: Mutex::new(()),
+        }
     }
 
     /// With values that stay in memory.
     pub fn with_resident(mut self, resident: Box<dyn Resident>) -> Self {
         self.resident = Some(resident);
         self
+    }
+
+    /// How many reads of values from files there were, and of how many bytes: by lookups, walks and
+    /// merges.
+    pub fn reads(&self) -> (u64, u64) {
+        self.counts.get()
     }
 
     /// The handle of a file; its owners keep the file.
@@ -104,7 +122,15 @@ impl ValueFiles {
         // A log may still be mapped for writing, where direct reads would fight with it.
         let direct = self.direct && sorted;
         let path = name.in_dir(&self.dir);
-        let file = Arc::new(ValueFile::new(self.fs.clone(), path, self.database, id, kind, direct));
+        let file = Arc::new(ValueFile::new(
+            self.fs.clone(),
+            path,
+            self.database,
+            id,
+            kind,
+            direct,
+            self.counts.clone(),
+        ));
         handles.retain(|_, handle| handle.strong_count() > 0);
         handles.insert(id, Arc::downgrade(&file));
         self.handles.store(Arc::new(handles));

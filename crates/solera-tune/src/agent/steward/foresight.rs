@@ -14,7 +14,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::scales::{Parts, Scales};
+use super::{
+    apart::{self, Apart, Costs},
+    scales::{Parts, Scales},
+};
 use crate::{
     cost::{
         Data, Mix, Model, Setting, Units,
@@ -96,6 +99,8 @@ pub(super) struct Plan {
     pub(super) buffer_percent: f64,
     /// Bytes of a block.
     pub(super) block_bytes: f64,
+    /// Bytes from which on values are kept apart, if any are.
+    pub(super) separate_from: Option<u32>,
     /// Whether levels that a new shape does not need leave at once, and do not wait for reads.
     pub(super) at_once: bool,
 }
@@ -118,6 +123,8 @@ impl Plan {
             filter_bits: number("filter_bits_per_key", None, 10.0),
             buffer_percent: number("write_buffer_percent", None, 25.0),
             block_bytes: number("block_bytes", None, 4096.0),
+            separate_from: Some(number("separate_from", None, f64::from(u32::MAX)) as u32)
+                .filter(|bytes| *bytes != u32::MAX),
             at_once: window.text("transition", None) == "greedy",
         }
     }
@@ -136,6 +143,7 @@ impl Plan {
             filter_bits: 10.0,
             buffer_percent: (BUFFERS * buffer / divided_bytes(window) * 100.0).min(100.0),
             block_bytes: 4096.0,
+            separate_from: None,
             at_once: false,
         }
     }
@@ -161,8 +169,11 @@ pub(in crate::agent) fn divided_bytes(window: &Window) -> f64 {
 pub(super) struct Walk {
     /// What an operation did, uncorrected.
     parts: Parts,
-    /// Bytes of all tables at its end.
-    table_bytes: f64,
+    /// Reads of values that lie apart, and the nanoseconds that they take, of an operation. What
+    /// the model is wrong by is known of blocks alone.
+    value_reads: [f64; 2],
+    /// Bytes of all tables and value files at its end.
+    data_bytes: f64,
     /// Entries of a block.
     block_entries: f64,
     /// What an absent lookup, a found one and a scan cost on the tree that it leaves, in
@@ -170,8 +181,8 @@ pub(super) struct Walk {
     left: [f64; 3],
     /// The same once reads have paid for the merge of level 0.
     settled: [f64; 3],
-    /// Of its time, what lifting levels takes.
-    pub(super) lifting: f64,
+    /// Of its time, what is done once: levels are lifted, values leave their entries.
+    pub(super) once: f64,
 }
 
 impl Walk {
@@ -243,10 +254,11 @@ impl Foresight<'_> {
             + window.scanned as f64 * units.step_ns
             + of.writes as f64 * units.put_ns;
         let block = window.number("block_bytes", None).unwrap_or(4096.0);
-        let read_on = read_on(window);
+        let (read_on, value_reads) = (read_on(window), window.value_reads as f64);
         let reads = (window.blocks_read as f64 - read_on) * units.read_ns(block)
             + read_on * units.read_on_ns(block)
-            + window.blocks_read as f64 * units.block_load_ns;
+            + window.blocks_read as f64 * units.block_load_ns
+            + value_reads * (units.read_ns(window.value_bytes_read as f64 / value_reads.max(1.0)));
         let written = (window.bytes_flushed + window.bytes_compacted) as f64;
         let merges = tables * units.seek_ns()
             + merged * units.merge_ns_per_entry
@@ -272,18 +284,41 @@ impl Foresight<'_> {
     }
 
     fn uncorrected(&self, window: &Window, windows: f64) -> Parts {
-        let (model, setting) = self.model(window, &Plan::of(window));
+        let stay = Plan::of(window);
+        let (model, setting) = self.model(window, &stay);
         let mix = window.mix();
         let load = self.load(window, &mix, &model, windows);
-        let cost = model.run_looking(&setting, load, &mut self.tree(window, &model, &setting), STATES);
-        self.parts(&model, &mix, &cost)
+        let mut tree = self.tree(window, &stay, &model, &setting);
+        let cost = model.run_looking(&setting, load, &mut tree, STATES);
+        let values = self.apart(window, &stay, &model, &setting, load, None).unwrap_or_default();
+        self.parts(&model, &mix, &cost).and(&values.parts)
+    }
+
+    /// What values that lie apart take of an operation under `plan`, if any are large. `share` of
+    /// them lies apart at first, if that is not as `window` says.
+    fn apart(
+        &self,
+        window: &Window,
+        plan: &Plan,
+        model: &Model,
+        setting: &Setting,
+        load: Load<'_>,
+        share: Option<f64>,
+    ) -> Option<Costs> {
+        let apart = Apart::of(window, plan, model.data.entries)?;
+        let apart = share.map_or(apart, |share| apart.beginning_at(share));
+        // Entries come first: a lookup that misses one misses the value too.
+        let entry = apart.entry.unwrap_or(model.data.entry_bytes);
+        let cache = setting.cache_bytes - entry * model.data.entries;
+        let cache = cache.max(CACHE_MIN * setting.cache_bytes);
+        Some(apart.costs(model, load.mix, self.skew, load.operations, cache))
     }
 
     /// Operations of so many windows, as far as a walk goes: as many under every plan, or else one
     /// would have merges before it that another has behind it.
     fn load<'m>(&self, window: &Window, mix: &'m Mix, model: &Model, windows: f64) -> Load<'m> {
         let buffer = Plan::of(window).buffer_bytes(window);
-        let memtable = model.data.memtable_entries_of(buffer as u64, arriving(window));
+        let memtable = model.data.memtable_entries_of(buffer as u64, arriving(window, &Plan::of(window)));
         let all = window.operations.total() as f64 * windows;
         let most = FLUSHES_MAX * memtable / mix.write.max(f64::MIN_POSITIVE);
         Load { mix, operations: all.min(most) }
@@ -294,23 +329,35 @@ impl Foresight<'_> {
         let (model, setting) = self.model(window, plan);
         let mix = window.mix();
         let load = self.load(window, &mix, &model, windows);
-        let mut tree = self.tree(window, &model, &setting);
+        let mut tree = self.tree(window, plan, &model, &setting);
         let is_reshaped = changes_depth(&Plan::of(window), plan);
         let before = tree.clone();
         let lifted = if is_reshaped { self.lift(window, plan, &model, windows, &mut tree) } else { None };
         let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
+        let values = self.apart(window, plan, &model, &setting, load, None);
         let mut parts = self.parts(&model, &mix, &cost).and(&owed);
+        let differs =
+            |values: &&Costs| (values.entries[0] / model.data.entry_bytes - 1.0).abs() > TIMES_MEAN_MIN;
+        if let Some(values) = values.as_ref().filter(differs) {
+            // Blocks hold more entries without their values.
+            let model = holding(&model, values.entries[0]);
+            let cost = Cost { reads: model.reads(&setting, &mix, &tree), ..Cost::default() };
+            parts = parts.reading_like(&self.parts(&model, &mix, &cost), 1.0);
+        }
+        let at_the_end = values.as_ref().map(|values| holding(&model, values.entries[1]));
+        let at_the_end = at_the_end.unwrap_or_else(|| model.clone());
+        let values = values.unwrap_or_default();
         let lifting_ns = lifted.map_or(0.0, |lifted| self.scales.ns(&lifted.merges));
         if let Some(Lifted { merges, waits }) = lifted {
             let cost = Cost { reads: model.reads(&setting, &mix, &before), ..Cost::default() };
             parts = parts.reading_like(&self.parts(&model, &mix, &cost), waits).and(&merges);
         }
         let size: f64 = (0..tree.depth()).map(|level| tree.size(level)).sum();
-        let table_bytes = size * model.data.stored_bytes(setting.filter_bits);
+        let data_bytes = size * model.data.stored_bytes(setting.filter_bits) + values.bytes * apart::SPACE;
         let block_entries = model.data.block_entries();
-        let left = self.left(&model, &setting, &tree);
+        let left = self.left(&at_the_end, &setting, &tree, &values);
         let filled = filled(&tree, &setting.shape, &Plan::of(window));
         let settled = settled(tree, is_reshaped);
         let filled = filled.map(|tree| Cost { reads: model.reads(&setting, &mix, &tree), ..Cost::default() });
@@ -322,9 +369,11 @@ impl Foresight<'_> {
                 ..parts
             },
         };
-        let settled = self.left(&model, &setting, &settled);
-        let lifting = lifting_ns / self.scales.ns(&parts).max(f64::MIN_POSITIVE);
-        Walk { parts, table_bytes, block_entries, left, settled, lifting }
+        let parts = parts.and(&values.parts);
+        let settled = self.left(&at_the_end, &setting, &settled, &values);
+        let once_ns = lifting_ns + values.once_ns;
+        let once = once_ns / self.scales.ns(&parts).max(f64::MIN_POSITIVE);
+        Walk { parts, value_reads: values.reads, data_bytes, block_entries, left, settled, once }
     }
 
     /// The same where `plan` is tried and taken back: after [`TRIAL`] windows `stay` is in force
@@ -333,7 +382,7 @@ impl Foresight<'_> {
         let trial = TRIAL.min(windows);
         let mix = window.mix();
         let (model, setting) = self.model(window, plan);
-        let mut tree = self.tree(window, &model, &setting);
+        let mut tree = self.tree(window, plan, &model, &setting);
         let load = self.load(window, &mix, &model, trial);
         let is_reshaped = changes_depth(stay, plan);
         let lift = |plan: &Plan, model: &Model, windows, tree: &mut Tree| {
@@ -343,22 +392,28 @@ impl Foresight<'_> {
         let lifted = lift(plan, &model, trial, &mut tree);
         let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let tried = self.parts(&model, &mix, &cost).and(&lifted);
+        let values = self.apart(window, plan, &model, &setting, load, None).unwrap_or_default();
+        let tried = self.parts(&model, &mix, &cost).and(&lifted).and(&values.parts);
         let (model, setting) = self.model(window, stay);
         tree.set_shape(setting.shape.clone());
-        let left = self.left(&model, &setting, &tree);
-        let settled = self.left(&model, &setting, &settled(tree.clone(), is_reshaped));
+        let left = self.left(&model, &setting, &tree, &values);
+        let settled = self.left(&model, &setting, &settled(tree.clone(), is_reshaped), &values);
         let rest = (windows - trial).max(1.0);
         let load = self.load(window, &mix, &model, rest);
         let lifted = lift(stay, &model, rest, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
-        let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed);
-        let parts = parts.with(&tried, trial / windows.max(trial));
+        let tried_reads = values.reads;
+        let values = self.apart(window, stay, &model, &setting, load, Some(values.share)).unwrap_or_default();
+        let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed).and(&values.parts);
+        let share = trial / windows.max(trial);
+        let parts = parts.with(&tried, share);
+        let value_reads =
+            [0, 1].map(|at: usize| values.reads[at] + share * (tried_reads[at] - values.reads[at]));
         let size: f64 = (0..tree.depth()).map(|level| tree.size(level)).sum();
-        let table_bytes = size * model.data.stored_bytes(setting.filter_bits);
+        let data_bytes = size * model.data.stored_bytes(setting.filter_bits) + values.bytes * apart::SPACE;
         let block_entries = model.data.block_entries();
-        Walk { parts, table_bytes, block_entries, left, settled, lifting: 0.0 }
+        Walk { parts, value_reads, data_bytes, block_entries, left, settled, once: 0.0 }
     }
 
     /// What `tree` owes under the settings of `window`.
@@ -427,35 +482,41 @@ impl Foresight<'_> {
     }
 
     /// What an absent lookup, a found one and a scan cost on `tree` as it is.
-    fn left(&self, model: &Model, setting: &Setting, tree: &Tree) -> [f64; 3] {
-        let data = Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data };
+    fn left(&self, model: &Model, setting: &Setting, tree: &Tree, values: &Costs) -> [f64; 3] {
+        let scan_entries = model.data.scan_entries.max(SCAN);
+        let data = Data { scan_entries, ..model.data };
+        let [of_found, of_entry] = values.left;
+        let of_values = [0.0, of_found, scan_entries * of_entry];
         let model = Model { data, units: model.units.clone() };
         // Which keys they favour is not known.
         let tree = &tree.clone().skewed(Skew::EVEN);
         let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
         let to_come =
             [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
-        to_come.map(|mix| {
+        let of = |(mix, reads): (Mix, f64)| {
             let cost = Cost { reads: model.reads(setting, &mix, tree), ..Cost::default() };
-            self.scales.ns(&self.parts(&model, &mix, &cost))
-        })
+            let parts = Parts { ns: [0.0, reads, 0.0], ..Parts::default() };
+            self.scales.ns(&self.parts(&model, &mix, &cost).and(&parts))
+        };
+        [0, 1, 2].map(|at: usize| of((to_come[at], of_values[at])))
     }
 
     /// What an operation of `walk` costs in the goal's unit, where reads read and merges move so
     /// many times what the model says.
     pub(super) fn price(&self, walk: &Walk, residual: (f64, f64)) -> f64 {
         let mut parts = walk.parts;
-        parts.ns[1] *= residual.0;
-        parts.blocks_read *= residual.0;
+        let [reads, reads_ns] = walk.value_reads;
+        parts.ns[1] = residual.0 * parts.ns[1] + reads_ns;
+        parts.blocks_read = residual.0 * parts.blocks_read + reads;
         parts.ns[2] *= residual.1;
         parts.merged *= residual.1;
-        if self.goal.space_bytes_max.is_some_and(|max| walk.table_bytes > max as f64) {
+        if self.goal.space_bytes_max.is_some_and(|max| walk.data_bytes > max as f64) {
             return f64::INFINITY;
         }
         let ns = self.scales.ns(&parts);
         match self.goal.objective {
             Objective::MeanTime | Objective::P50 | Objective::P99 => ns,
-            Objective::TimeAndSpace => ns * walk.table_bytes,
+            Objective::TimeAndSpace => ns * walk.data_bytes,
             Objective::BytesWritten => parts.bytes_written,
             Objective::Blocks => parts.blocks_read + parts.merged * 2.0 / walk.block_entries,
         }
@@ -525,7 +586,7 @@ impl Foresight<'_> {
             return plan.level0_runs;
         }
         let mix = window.mix();
-        let arriving = arriving(window);
+        let arriving = arriving(window, plan);
         let memtable = data.memtable_entries_of(plan.buffer_bytes(window) as u64, arriving);
         let level1 =
             window.levels.iter().find(|level| level.level == 1).map_or(0, |level| level.bytes) as f64;
@@ -548,8 +609,8 @@ impl Foresight<'_> {
         runs.unwrap_or(plan.patience).clamp(1, 64)
     }
 
-    /// The tree as `window` saw it, under a setting.
-    fn tree(&self, window: &Window, model: &Model, setting: &Setting) -> Tree {
+    /// The tree as `window` saw it, under the setting of `plan`.
+    fn tree(&self, window: &Window, plan: &Plan, model: &Model, setting: &Setting) -> Tree {
         let levels: Vec<Vec<f64>> = window
             .levels
             .iter()
@@ -558,7 +619,7 @@ impl Foresight<'_> {
         let stored = model.data.stored_bytes(setting.filter_bits);
         let tree = Tree::of(setting.shape.clone(), stored, model.data.entries, &levels);
         let sizes: Vec<f64> = window.levels.iter().map(|level| times_mean(window, level)).collect();
-        tree.sized(&sizes, arriving(window)).skewed(self.skew)
+        tree.sized(&sizes, arriving(window, plan)).skewed(self.skew)
     }
 }
 
@@ -573,9 +634,14 @@ fn times_mean(window: &Window, level: &LevelSight) -> f64 {
     (own / mean).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX)
 }
 
-/// How many times as large as the mean of all tables the entries are that come in: as flushes wrote
-/// them, or else as those that came last. What is in the tables may be of another time.
-fn arriving(window: &Window) -> f64 {
+/// How many times as large as the mean of all tables the entries are that come in under `plan`: as
+/// flushes wrote them, or else as those that came last. What is in the tables may be of another
+/// time. Where `plan` keeps other values apart, they are as large as it makes them.
+fn arriving(window: &Window, plan: &Plan) -> f64 {
+    if let Some(entry) = Apart::of(window, plan, keys(window)).and_then(|apart| apart.entry) {
+        let mean = window.table_bytes() as f64 / window.table_entries().max(1) as f64;
+        return (entry / mean.max(1.0)).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX);
+    }
     let Some(level0) = window.levels.iter().find(|level| level.level == 0) else { return 1.0 };
     let flushed = LevelSight { bytes: level0.bytes_in, entries: level0.entries_in, ..level0.clone() };
     times_mean(window, if flushed.bytes > 0 && flushed.entries > 0 { &flushed } else { level0 })
@@ -656,6 +722,11 @@ fn is_monkey(window: &Window) -> bool {
         window.levels.iter().filter(|level| level.entries > 0).map(|level| level.filter_bits).collect();
     let Some(deepest) = bits.last() else { return true };
     bits.len() == 1 || bits.iter().any(|bits| *bits > deepest + BITS_APART)
+}
+
+/// `model`, where an entry of a table has so many bytes.
+fn holding(model: &Model, entry_bytes: f64) -> Model {
+    Model { data: Data { entry_bytes, ..model.data }, units: model.units.clone() }
 }
 
 /// Whether a tree may need another number of levels under `plan`.

@@ -12,6 +12,7 @@
 //! changed it goes `home`.
 //! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
+mod apart;
 mod foresight;
 mod home;
 mod prices;
@@ -23,7 +24,7 @@ mod wishes;
 use super::{Agent, Credit, Maker, Outcome, Proposal};
 use crate::{
     cost::{Units, skew::Skew},
-    sight::{Blocked, Goal, Window},
+    sight::{Blocked, Goal, Objective, Window},
 };
 pub(super) use foresight::divided_bytes;
 use foresight::{Foresight, Plan};
@@ -150,6 +151,12 @@ impl Steward {
     fn foresight(&self, context: u32) -> Foresight<'_> {
         let skew = self.memory.known.get(&context).map_or(Skew::EVEN, |known| known.skew);
         Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales, skew }
+    }
+
+    /// What the log takes of an operation of `window`, where time is what counts.
+    fn log_ns(&self, window: &Window) -> f64 {
+        let is_time = matches!(self.goal.objective, Objective::MeanTime | Objective::P50 | Objective::P99);
+        if is_time { apart::log_ns(window, &self.units) } else { 0.0 }
     }
 
     /// How long contexts last, in windows.
@@ -283,6 +290,10 @@ impl Steward {
         let prices = Prices::new(self, window, &stay);
         let mut best: Option<(Wish, f64, f64)> = None;
         for group in Group::ALL {
+            // What is harder to take back than anything else comes last.
+            if group == Group::Values && best.is_some() {
+                continue;
+            }
             if known.rests.get(&group).is_some_and(|(until, _)| *until > window.number) {
                 continue;
             }

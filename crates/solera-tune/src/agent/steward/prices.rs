@@ -12,7 +12,7 @@
 //! Caller: `steward`, for its wishes and for the way home (`ratio`).
 
 use super::{
-    DWELL, LASTS, Steward,
+    DWELL, LASTS, Steward, apart,
     foresight::{Plan, Walk},
     wishes::{self, Group},
 };
@@ -108,8 +108,12 @@ impl<'a> Prices<'a> {
     /// What `plan` costs of what staying does, over a while, in the context of the window and in
     /// those that were seen lately; `None` if one of those would become worse than by default.
     pub(super) fn ratio(&self, plan: &Plan) -> Option<f64> {
-        let of =
-            |asked: &Asked| self.price(asked, plan) / self.price(asked, self.stay).max(f64::MIN_POSITIVE);
+        // The log takes as much of every plan. It counts where a plan concerns what is written to
+        // it.
+        let log = if self.moves_values(plan) { self.steward.log_ns(&self.own.window) } else { 0.0 };
+        let of = |asked: &Asked| {
+            (self.price(asked, plan) + log) / (self.price(asked, self.stay) + log).max(f64::MIN_POSITIVE)
+        };
         let (mut sum, mut weights) = (of(&self.own), 1.0);
         for (other, weight) in &self.others {
             let default = self.price(other, &Plan::by_default(&other.window));
@@ -132,10 +136,10 @@ impl<'a> Prices<'a> {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
-        let lifting = self.walk(&self.own, plan).lifting;
-        let (leaving, gained) = (lifting * self.dwell, 1.0 - ratio + lifting);
+        let once = self.walk(&self.own, plan).once;
+        let (leaving, gained) = (once * self.dwell, 1.0 - ratio + once);
         let is_set_aside = leaving <= self.steward.once_most;
-        if plan.at_once
+        if self.has_once(plan)
             && (leaving > LEAVING_WINDOWS_MAX || (!is_set_aside && gained < LEAVING_GAIN * leaving))
         {
             return None;
@@ -150,12 +154,23 @@ impl<'a> Prices<'a> {
         is_allowed.then_some(ratio)
     }
 
-    /// What `plan` takes once to have levels leave, in windows and as a share of its price, where
-    /// the coordinator can set it aside; else nothing.
+    /// What `plan` takes once to have levels or values leave, in windows and as a share of its
+    /// price, where the coordinator can set it aside; else nothing.
     pub(super) fn once(&self, plan: &Plan) -> (f64, f64) {
-        let share = if plan.at_once { self.walk(&self.own, plan).lifting * self.price_of(plan) } else { 0.0 };
+        let share =
+            if self.has_once(plan) { self.walk(&self.own, plan).once * self.price_of(plan) } else { 0.0 };
         let windows = share * self.dwell;
         if windows <= self.steward.once_most { (windows, share) } else { (0.0, 0.0) }
+    }
+
+    /// Whether `plan` has work that is done once and at once: levels or values leave.
+    fn has_once(&self, plan: &Plan) -> bool {
+        plan.at_once || self.moves_values(plan)
+    }
+
+    /// Whether under `plan` other values are kept apart.
+    fn moves_values(&self, plan: &Plan) -> bool {
+        plan.separate_from != self.stay.separate_from
     }
 
     /// What `plan` costs of what staying does.
@@ -163,10 +178,12 @@ impl<'a> Prices<'a> {
         self.price(&self.own, plan) / self.price(&self.own, self.stay).max(f64::MIN_POSITIVE)
     }
 
-    /// Whether `plan` makes a level, which stays when its context is gone, before the context has
-    /// lasted.
+    /// Whether `plan` makes a level or moves values, which stays when its context is gone, before
+    /// the context has lasted.
     pub(super) fn is_early(&self, plan: &Plan) -> bool {
-        self.steward.lasted() < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan)
+        let lasted = self.steward.lasted();
+        (lasted < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan))
+            || (lasted < apart::LASTS && self.moves_values(plan))
     }
 
     /// Whether `plan` would change what a person or another program has set.

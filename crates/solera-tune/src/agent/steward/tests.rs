@@ -7,8 +7,9 @@
 
 use super::*;
 use crate::{
+    attach::Attach,
     sight::{LevelSight, Look, Measure, Pace, Watch},
-    world::{Phase, Setup, World, device},
+    world::{Keys, Phase, Setup, World, device},
 };
 use solera::control::{Change, knob};
 
@@ -119,4 +120,39 @@ fn the_way_home_resets_what_was_set_but_for_what_others_set_and_ends_where_it_be
     assert!(sets.len() == 2 && sets.iter().all(|set| set.value.is_none()));
     assert_eq!((of(&plan).0, of(&plan).1), (of(&Plan::of(&first)).0, of(&Plan::of(&first)).1));
     assert_eq!(plan.buffer_percent, 10.0, "what a person set stays");
+}
+
+/// Where few of many large values are written and read again and again, moving what lives longer
+/// takes less than merging all of them. Small values never get a threshold.
+#[test]
+fn large_values_of_a_workload_that_lasts_are_kept_apart_where_few_of_them_are_hot() {
+    const WINDOWS: u64 = 48;
+    let keys = Keys::Hot { at_permille: 0, size_permille: 100, share_permille: 900 };
+    let phase = Phase { keys, ..Phase::of([0.0, 50.0, 0.0, 50.0]) };
+    let live = |value_bytes: usize, is_tuned: bool| {
+        let entries = (12 << 20) / value_bytes as u64;
+        let mut world = World::new(Setup { entries, value_bytes, ..Setup::default() }).unwrap();
+        let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
+        let pace = Pace { operations_min: 2_000, elapsed_ns_min: 0, ..Pace::default() };
+        let attach = || Attach::new(goal).units(device()).pace(pace).stepped(world.db()).unwrap();
+        let mut tuner = is_tuned.then(attach);
+        let mut begin = 0;
+        for step in 0..WINDOWS * 4 {
+            if step == WINDOWS * 3 {
+                begin = world.now_ns();
+            }
+            world.run(&phase, 500).unwrap();
+            if let Some(tuner) = &mut tuner {
+                tuner.step();
+            }
+        }
+        let observed = world.db().control().observe();
+        let threshold = observed.setting(knob::SEPARATE_FROM.name, "default", None).unwrap().number();
+        (world.now_ns() - begin, threshold, observed.keyspaces[0].separated_values * 10 / entries)
+    };
+    let (inline, ..) = live(16_384, false);
+    let (tuned, threshold, tenths_apart) = live(16_384, true);
+    assert_eq!((threshold, tenths_apart), (Some(4096.0), 10), "all values lie apart");
+    assert!(tuned < inline * 85 / 100, "{tuned} ns, {inline} before");
+    assert_eq!(live(1_000, true).1, Some(f64::from(u32::MAX)), "values of 1,000 bytes stay in their entries");
 }

@@ -10,7 +10,10 @@
 //! Callers: `steward` (`search`, `caution`, `settle`); `prices` (`dares`, `sets`, `makes_levels`,
 //! `hazard_max`).
 
-use super::foresight::{Plan, divided_bytes};
+use super::{
+    apart,
+    foresight::{Plan, divided_bytes},
+};
 use crate::{
     agent::{Credit, Set, Step},
     cost::SIZE_RATIO_MAX,
@@ -38,6 +41,8 @@ pub(super) enum Group {
     Filters,
     /// The size of blocks.
     Blocks,
+    /// Whether large values are kept apart. They stay where they are until they are moved.
+    Values,
     /// All of them at once: what the model thinks best, before anything else was tried.
     Whole,
     /// All of them as if they were not set.
@@ -46,7 +51,7 @@ pub(super) enum Group {
 
 impl Group {
     /// All of them.
-    pub(super) const ALL: [Group; 8] = [
+    pub(super) const ALL: [Group; 9] = [
         Group::Runs,
         Group::Ratio,
         Group::Joint,
@@ -55,6 +60,7 @@ impl Group {
         Group::Filters,
         Group::Blocks,
         Group::Whole,
+        Group::Values,
     ];
     /// Those that the whole is made of, in the order in which they are settled.
     const OF_WHOLE: [Group; 7] = [
@@ -73,6 +79,7 @@ impl Group {
         match self {
             Group::Runs | Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 0.1,
             Group::Level0 | Group::Buffers | Group::Whole | Group::Home => 0.15,
+            Group::Values => 0.2,
         }
     }
 
@@ -83,7 +90,7 @@ impl Group {
             // Levels that leave at once are paid for at once: nothing has to be waited for.
             Group::Ratio | Group::Joint if plan.at_once && plan.size_ratio > stay.size_ratio => 1.0,
             Group::Ratio if divides(window, stay, plan) => 4.0,
-            Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 1.5,
+            Group::Ratio | Group::Joint | Group::Filters | Group::Blocks | Group::Values => 1.5,
             Group::Runs | Group::Level0 | Group::Buffers | Group::Whole | Group::Home => 1.0,
         }
     }
@@ -101,6 +108,7 @@ pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
             (knob::FILTER_BITS_PER_KEY.name, None, plan.filter_bits),
             (knob::WRITE_BUFFER_PERCENT.name, None, plan.buffer_percent),
             (knob::BLOCK_BYTES.name, None, plan.block_bytes),
+            (knob::SEPARATE_FROM.name, None, threshold(plan)),
         ];
         all.into_iter().chain(below).collect::<Vec<_>>()
     };
@@ -108,6 +116,11 @@ pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
     let steps = steps.map(|((knob, level, old), (_, _, new))| Step { knob, level, old, new });
     let mut far = steps.filter(|step| step.old != step.new);
     far.all(|step| credit.allows(step))
+}
+
+/// The threshold of values that are kept apart, as the knob has it.
+fn threshold(plan: &Plan) -> f64 {
+    plan.separate_from.unwrap_or(u32::MAX).into()
 }
 
 /// A change that is worth proposing.
@@ -171,7 +184,7 @@ pub(super) fn search(
 
 /// Windows before the effect of `plan` is there.
 pub(super) fn settle(stay: &Plan, plan: &Plan) -> u32 {
-    let of_tables = |plan: &Plan| (plan.filter_bits, plan.block_bytes);
+    let of_tables = |plan: &Plan| (plan.filter_bits, plan.block_bytes, plan.separate_from);
     if of_tables(plan) != of_tables(stay) { SETTLE_MAX } else { 1 }
 }
 
@@ -235,7 +248,7 @@ pub(super) fn makes_levels(window: &Window, stay: &Plan, plan: &Plan) -> bool {
 fn rewritten(group: Group, window: &Window) -> f64 {
     match group {
         Group::Runs | Group::Ratio | Group::Joint | Group::Level0 | Group::Buffers => 1.0,
-        Group::Whole | Group::Home => 1.0,
+        Group::Values | Group::Whole | Group::Home => 1.0,
         Group::Filters | Group::Blocks => {
             let written = (window.bytes_flushed + window.bytes_compacted) as f64;
             (f64::from(SETTLE_MAX + 2) * written / window.table_bytes().max(1) as f64).min(1.0)
@@ -270,6 +283,14 @@ fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
         }
         Group::Filters => {
             FILTER_BITS.into_iter().map(|filter_bits| Plan { filter_bits, ..from.clone() }).collect()
+        }
+        Group::Values => {
+            let other = from.separate_from.is_none().then(|| apart::threshold_for(window));
+            other
+                .is_none_or(|threshold| threshold.is_some())
+                .then(|| Plan { separate_from: other.flatten(), ..from.clone() })
+                .into_iter()
+                .collect()
         }
         Group::Blocks => {
             BLOCK_BYTES.into_iter().map(|block_bytes| Plan { block_bytes, ..from.clone() }).collect()
@@ -370,6 +391,7 @@ pub(super) fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
     number(knob::WRITE_BUFFER_PERCENT.name, |plan| plan.buffer_percent, "write buffers in %");
     number(knob::FILTER_BITS_PER_KEY.name, |plan| plan.filter_bits, "filter bits");
     number(knob::BLOCK_BYTES.name, |plan| plan.block_bytes, "bytes of a block");
+    number(knob::SEPARATE_FROM.name, threshold, "values apart from");
     if plan.at_once != stay.at_once {
         let transition = &knob::TRANSITION.name;
         sets.push(match plan.at_once {

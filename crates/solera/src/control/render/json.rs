@@ -39,6 +39,8 @@ impl Observation {
             json.number("last_seqno", self.last_seqno);
             json.number("snapshots", self.snapshots);
             json.number("bytes_written_log", self.bytes_written_log);
+            json.number("value_reads", self.value_reads);
+            json.number("value_bytes_read", self.value_bytes_read);
             json.number("changes", self.changes);
             json.named("memory", self.memory.named());
             json.text("background_failure", self.background_failure.as_deref());
@@ -84,6 +86,8 @@ fn keyspace(json: &mut Json, keyspace: &KeyspaceObservation) {
     json.number("memtable_entries", keyspace.memtable_entries);
     json.number("sealed_memtables", keyspace.sealed_memtables);
     json.number("running_plans", keyspace.running_plans);
+    json.number("separated_values", keyspace.separated_values);
+    json.number("separated_bytes", keyspace.separated_bytes);
     json.named("space", keyspace.space.named());
     json.maybe_real("drain_seconds", keyspace.space.drain_seconds());
     json.field("level0");

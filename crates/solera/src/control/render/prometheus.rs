@@ -46,6 +46,8 @@ impl Observation {
         families.gauge("solera_last_sequence_number", &[], self.last_seqno as f64);
         families.gauge("solera_snapshots", &[], self.snapshots as f64);
         families.counter("solera_log_written_bytes_total", &[], self.bytes_written_log as f64);
+        families.counter("solera_value_reads_total", &[], self.value_reads as f64);
+        families.counter("solera_value_read_bytes_total", &[], self.value_bytes_read as f64);
         families.counter("solera_knob_changes_total", &[], self.changes as f64);
         let failed = f64::from(u8::from(self.background_failure.is_some()));
         families.gauge("solera_background_failed", &[], failed);
@@ -150,6 +152,8 @@ impl Families {
             ("solera_memtable_entries", keyspace.memtable_entries as f64),
             ("solera_sealed_memtables", keyspace.sealed_memtables as f64),
             ("solera_running_plans", keyspace.running_plans as f64),
+            ("solera_separated_values", keyspace.separated_values as f64),
+            ("solera_separated_bytes", keyspace.separated_bytes as f64),
             ("solera_level0_waits", f64::from(u8::from(level0.waits))),
             ("solera_level0_due_runs", f64::from(level0.due_runs)),
             ("solera_level0_rent_seconds", level0.rent_ns as f64 * NS),

@@ -147,8 +147,9 @@ fn draw_keyspace(out: &mut String, keyspace: &KeyspaceObservation, seconds: f64)
     };
     let _ = writeln!(
         out,
-        "  debt     {}, {drain}   values apart: {} dead",
+        "  debt     {}, {drain}   values apart: {} live, {} dead",
         units::bytes(space.debt_bytes),
+        units::bytes(keyspace.separated_bytes),
         units::bytes(space.value_garbage_bytes)
     );
     if !keyspace.levels.is_empty() {
@@ -281,7 +282,7 @@ mod tests {
         assert!(line("L0").contains("1 of "), "{text}");
         assert!(line("learned").contains("1 table, 3,000 entries"), "{text}");
         assert!(line("debt").contains("0 B, nothing is due"), "{text}");
-        assert!(line("debt").ends_with("values apart: 0 B dead"), "{text}");
+        assert!(line("debt").ends_with("values apart: 0 B live, 0 B dead"), "{text}");
         assert!(line("knobs").contains("size_ratio 10"), "{text}");
         assert!(line("memory").contains("268.4 MB: memtables "), "{text}");
         assert!(!text.contains('\x1b'));

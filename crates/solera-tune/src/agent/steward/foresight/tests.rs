@@ -151,7 +151,7 @@ fn a_level_that_a_larger_size_ratio_spares_leaves_at_once_where_scans_gain_more_
     let at_once = Plan { at_once: true, ..waits.clone() };
     let price = |plan: &Plan, windows: f64| {
         let walk = foresight.walk(&window, plan, windows);
-        (foresight.price(&walk, (1.0, 1.0)), walk.lifting)
+        (foresight.price(&walk, (1.0, 1.0)), walk.once)
     };
     let [stays, waits, leaves] = [&stay, &waits, &at_once].map(|plan| price(plan, 24.0));
     assert!(leaves.0 < 0.85 * stays.0 && leaves.1 > 0.0, "{leaves:?} of {stays:?}");
@@ -185,7 +185,7 @@ fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables
     let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let plan = Plan::of(&window);
     let (model, setting) = foresight.model(&window, &plan);
-    let tree = foresight.tree(&window, &model, &setting);
+    let tree = foresight.tree(&window, &Plan::of(&window), &model, &setting);
     assert!(tree.arriving() > 2.0, "{}", tree.arriving());
     let buffer = setting.shape.write_buffer_bytes;
     let held = window.operations.writes as f64 / window.flushes as f64;
@@ -234,7 +234,7 @@ fn what_levels_that_leave_take_is_spread_over_all_windows_though_a_walk_is_short
     let plan = Plan { size_ratio: 20, at_once: true, ..Plan::of(&window) };
     // In windows of the time that operations take otherwise.
     let takes = |windows: f64| {
-        let lifting = foresight.walk(&window, &plan, windows).lifting;
+        let lifting = foresight.walk(&window, &plan, windows).once;
         windows * lifting / (1.0 - lifting)
     };
     let (few, many) = (takes(12.0), takes(48.0));
