@@ -234,7 +234,8 @@ fn write<C: Cursor>(
         oldest_transaction: job.oldest_transaction.min(job.visible),
         oldest_input: inputs.oldest,
     };
-    let moves = Moves::new(job, inputs.are_tables);
+    let leaving = (&job.victims, job.separate_from);
+    let moves = Moves::new(&job.context, &job.values, leaving, &*job.new_file, inputs.are_tables);
     let mut outputs = Outputs::new(job, readers, moves);
     outputs.divides = inputs.divides;
     let done = merge_into(&mut outputs, readers, sources, tombstones).and_then(|()| {

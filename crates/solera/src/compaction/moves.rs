@@ -14,7 +14,6 @@
 //! Caller: `job`, whose `Outputs` hands every separated entry here, and others to `divide`.
 
 use super::{
-    job::JobContext,
     reclaim::{Side, Victims},
     retain::Entry,
 };
@@ -68,20 +67,25 @@ pub(super) struct Kept<'s> {
 }
 
 impl<'m> Moves<'m> {
-    /// Of `job`, which reads tables if what it reads is counted.
-    pub(super) fn new(job: &'m JobContext<'_>, are_counted: bool) -> Self {
-        let context = &*job.context;
+    /// Of a job, which reads tables if what it reads is counted. Values of at least `separate_from`
+    /// bytes are kept apart where they move.
+    pub(super) fn new(
+        context: &'m TableContext,
+        files: &'m ValueFiles,
+        (victims, separate_from): (&'m Victims, u64),
+        new_file: &'m dyn Fn() -> FileId,
+        are_counted: bool,
+    ) -> Self {
         Moves {
             context,
-            files: &job.values,
-            victims: &job.victims,
-            separate_from: job.separate_from,
+            files,
+            victims,
+            separate_from,
             are_counted,
             tally: Tally::default(),
             ahead: ReadAhead::default(),
-            moved: [(); 2].map(|()| {
-                SortedValues::new(context.fs.clone(), &context.dir, context.database, &*job.new_file)
-            }),
+            moved: [(); 2]
+                .map(|()| SortedValues::new(context.fs.clone(), &context.dir, context.database, new_file)),
             written: Vec::new(),
             stored: Vec::new(),
             unreadable: BTreeSet::new(),
