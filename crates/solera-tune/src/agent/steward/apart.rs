@@ -15,7 +15,7 @@
 //!
 //! Callers: `foresight`; `wishes` asks `threshold_for`.
 
-use super::{foresight::Plan, scales::Parts};
+use super::{plan::Plan, scales::Parts};
 use crate::{
     cost::{Mix, Model, Units, skew::Skew, units::PAGE_BYTES},
     sight::Window,
@@ -176,10 +176,7 @@ impl Apart {
 mod tests {
     use super::*;
     use crate::{
-        agent::steward::{
-            foresight::{self, Foresight},
-            scales::Scales,
-        },
+        agent::steward::{foresight::Foresight, scales::Scales, seen},
         sight::{Goal, Look, Measure, Pace, Watch},
         world::{Keys, Phase, Setup, World, device},
     };
@@ -214,7 +211,7 @@ mod tests {
         let (apart, _) = lived(phase, value_bytes, Some(THRESHOLD.into()));
         let (units, scales) = (device(), Scales::default());
         let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
-        let skew = foresight::skew(&window).unwrap_or(Skew::EVEN);
+        let skew = seen::skew(&window).unwrap_or(Skew::EVEN);
         let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew };
         let stay = Plan::of(&window);
         let plan = Plan { separate_from: threshold_for(&window), ..stay.clone() };

@@ -1,22 +1,25 @@
 //! What operations will cost under a plan: `Foresight`, the cost model begun with the tree as it
 //! is, corrected by what was measured.
 //!
-//! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `walk_back`
-//! under one that is tried and taken back. `price` says what an operation of the `Walk` costs in
-//! the goal's unit. `counted` and `modelled` are what a window did by its counts and by the model.
-//! `hazards` are what later workloads would read of what is left. `skew` tells how unevenly keys
-//! are used.
+//! `walk` runs the window's tree forward under a `Plan`, `walk_back` under one that is tried and
+//! taken back. `price` says what an operation of the `Walk` costs in the goal's unit. `counted` and
+//! `modelled` are what a window did by its counts and by the model. `hazards` are what later
+//! workloads would read of what is left.
 //!
 //! What must hold: a walk is short (`FLUSHES_MAX`): a thread that tunes has a hundredth of the
 //! time. Percentiles are priced by the mean time; tables over the goal's bound are refused.
-//! Callers: `steward`, `prices`, `wishes` and `home`; `agent::camal` (`divided_bytes`).
+//! Callers: `steward` and `prices`.
 
 #[cfg(test)]
 mod tests;
 
 use super::{
     apart::{self, Apart, Costs},
+    plan::{BUFFERS, Plan, divided_bytes},
     scales::{Parts, Scales},
+    seen::{
+        TIMES_MEAN_MIN, arriving, is_monkey, keys, missed_share, read_on, table_bytes, table_of, times_mean,
+    },
 };
 use crate::{
     cost::{
@@ -26,7 +29,7 @@ use crate::{
         tree::{Moved, Tree},
         units::PAGE_BYTES,
     },
-    sight::{Goal, LevelSight, Measure, Objective, Operations, Window},
+    sight::{Goal, Measure, Objective, Window},
 };
 use solera::Shape;
 
@@ -45,124 +48,15 @@ const FILE_BLOCK_NS: f64 = 20_000.0;
 /// What reads pay for the merge of levels that a new shape does not need: nanoseconds for a byte
 /// (docs/decisions/0024).
 const LIFTED_NS_PER_BYTE: f64 = 2.0;
-/// Memory that is not divided: these bytes and a part of the budget, at most so much of it.
-const UNDIVIDED_BYTES: f64 = (24 << 20) as f64;
-const UNDIVIDED_PART: f64 = 1.0 / 16.0;
-const UNDIVIDED_MAX: f64 = 7.0 / 16.0;
-/// Scarce budgets, what is not divided of them at most, and a write buffer's share of them.
-const SCARCE: std::ops::Range<u64> = 16 << 20..32 << 20;
-const UNDIVIDED_SCARCE_BYTES: f64 = (11 << 20) as f64;
-const UNDIVIDED_SCARCE_PART: f64 = 3.0 / 32.0;
-const BUFFER_SHARE_SCARCE: f64 = 1.0 / 32.0;
-/// A write buffer's share of other budgets.
-const BUFFER_SHARE: f64 = 1.0 / 16.0;
-/// Write buffers that memory is set aside for.
-const BUFFERS: f64 = 4.0;
 /// The least of the divided memory that a cache keeps.
 const CACHE_MIN: f64 = 1.0 / 8.0;
 /// Entries of scans that may come.
 const SCAN: f64 = 16.0;
-/// Size at which tables are cut, in bytes, where no run has several.
-const TABLE_BYTES: u64 = 16 << 20;
-/// Farthest that entries of one level, or those that come in, are from the mean, as a factor.
-const TIMES_MEAN_MAX: f64 = 1024.0;
-/// How far they are from it at least, as a share: less may be filters, indexes and small tables.
-const TIMES_MEAN_MIN: f64 = 0.1;
-/// Bits of a filter by which levels differ where small ones get more of them.
-const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
 const TRIAL: f64 = 3.0;
-/// Lookups that find their key without which nothing tells how unevenly keys are used; and how many
-/// versions there must be above the deepest level at least and at most, as a share of all keys.
-const SKEW_LOOKUPS_MIN: u64 = 200;
-const SKEW_COVERED: (f64, f64) = (0.01, 1.5);
-/// Standard deviations by which what is counted may be chance.
-const CHANCE_DEVIATIONS: f64 = 2.0;
 /// How much of what background threads do makes operations slower, where only operations are timed.
 /// They alone cannot tell, and to take it for nothing would have the tree merged for ever.
 const BACKGROUND: f64 = 0.5;
-
-/// Settings that are priced.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plan {
-    /// T.
-    pub(super) size_ratio: u32,
-    /// K_i below level 0; the last holds for all deeper levels.
-    pub(super) run_limits: Vec<u32>,
-    /// K_0.
-    pub(super) level0_runs: u32,
-    /// Runs at which level 0 is merged though reads have not paid for it.
-    pub(super) patience: u32,
-    /// Filter bits for every key.
-    pub(super) filter_bits: f64,
-    /// Percent of the divided memory for write buffers.
-    pub(super) buffer_percent: f64,
-    /// Bytes of a block.
-    pub(super) block_bytes: f64,
-    /// Bytes from which on values are kept apart, if any are.
-    pub(super) separate_from: Option<u32>,
-    /// Whether levels that a new shape does not need leave at once, and do not wait for reads.
-    pub(super) at_once: bool,
-}
-
-/// The deepest level whose run limit is told from those below.
-const LEVELS_NAMED: u32 = 6;
-
-impl Plan {
-    /// What `window` has.
-    pub(super) fn of(window: &Window) -> Plan {
-        let number = |knob: &str, level, otherwise: f64| window.number(knob, level).unwrap_or(otherwise);
-        let below = number("run_limit", None, 1.0);
-        let deepest = window.levels.len().clamp(1, LEVELS_NAMED as usize) as u32;
-        let limits = (1..=deepest).map(|level| number("run_limit", Some(level), below) as u32);
-        Plan {
-            size_ratio: number("size_ratio", None, 10.0) as u32,
-            run_limits: limits.collect(),
-            level0_runs: number("run_limit", Some(0), 4.0) as u32,
-            patience: number("level0_patience", None, 27.0) as u32,
-            filter_bits: number("filter_bits_per_key", None, 10.0),
-            buffer_percent: number("write_buffer_percent", None, 25.0),
-            block_bytes: number("block_bytes", None, 4096.0),
-            separate_from: Some(number("separate_from", None, f64::from(u32::MAX)) as u32)
-                .filter(|bytes| *bytes != u32::MAX),
-            at_once: window.text("transition", None) == "greedy",
-        }
-    }
-
-    /// What a database is like that was not tuned, where `window` does not say otherwise.
-    pub(super) fn by_default(window: &Window) -> Plan {
-        let budget = window.memory_bytes as f64;
-        let is_scarce = SCARCE.contains(&window.memory_bytes);
-        let share = if is_scarce { BUFFER_SHARE_SCARCE } else { BUFFER_SHARE };
-        let buffer = (budget * share).min((32u64 << 20) as f64);
-        Plan {
-            size_ratio: 10,
-            run_limits: vec![1],
-            level0_runs: 4,
-            patience: 27,
-            filter_bits: 10.0,
-            buffer_percent: (BUFFERS * buffer / divided_bytes(window) * 100.0).min(100.0),
-            block_bytes: 4096.0,
-            separate_from: None,
-            at_once: false,
-        }
-    }
-
-    /// Bytes of a write buffer.
-    pub(super) fn buffer_bytes(&self, window: &Window) -> f64 {
-        (self.buffer_percent / 100.0 * divided_bytes(window) / BUFFERS).max(1024.0)
-    }
-}
-
-/// The memory that knobs divide, in bytes.
-pub(in crate::agent) fn divided_bytes(window: &Window) -> f64 {
-    let budget = window.memory_bytes as f64;
-    let most = match SCARCE.contains(&window.memory_bytes) {
-        true => UNDIVIDED_SCARCE_BYTES + budget * UNDIVIDED_SCARCE_PART,
-        false => budget * UNDIVIDED_MAX,
-    };
-    budget - (UNDIVIDED_BYTES + budget * UNDIVIDED_PART).min(most)
-}
 
 /// What operations did while a tree was run forward, and what reads of what it left cost.
 #[derive(Clone, Copy, Debug)]
@@ -623,107 +517,6 @@ impl Foresight<'_> {
     }
 }
 
-/// How many times as large as the mean of all tables the entries of `level` are.
-fn times_mean(window: &Window, level: &LevelSight) -> f64 {
-    let of = |bytes: u64, entries: u64| bytes as f64 / entries.max(1) as f64;
-    let mean = of(window.table_bytes(), window.table_entries());
-    let own = of(level.bytes, level.entries);
-    if own * mean <= 0.0 || (own / mean - 1.0).abs() < TIMES_MEAN_MIN {
-        return 1.0;
-    }
-    (own / mean).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX)
-}
-
-/// How many times as large as the mean of all tables the entries are that come in under `plan`: as
-/// flushes wrote them, or else as those that came last. What is in the tables may be of another
-/// time. Where `plan` keeps other values apart, they are as large as it makes them.
-fn arriving(window: &Window, plan: &Plan) -> f64 {
-    if let Some(entry) = Apart::of(window, plan, keys(window)).and_then(|apart| apart.entry) {
-        let mean = window.table_bytes() as f64 / window.table_entries().max(1) as f64;
-        return (entry / mean.max(1.0)).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX);
-    }
-    let Some(level0) = window.levels.iter().find(|level| level.level == 0) else { return 1.0 };
-    let flushed = LevelSight { bytes: level0.bytes_in, entries: level0.entries_in, ..level0.clone() };
-    times_mean(window, if flushed.bytes > 0 && flushed.entries > 0 { &flushed } else { level0 })
-}
-
-/// How unevenly the keys of `window` are used, by how many lookups found theirs above the deepest
-/// level; `None` where too little lies there to tell.
-pub(super) fn skew(window: &Window) -> Option<Skew> {
-    let Operations { absent, found, .. } = window.operations;
-    let deepest = window.levels.iter().rposition(|level| level.level > 0 && level.entries > 0)?;
-    if found < SKEW_LOOKUPS_MIN {
-        return None;
-    }
-    let of = &window.levels[deepest];
-    let deep = of.tables_probed.saturating_sub(of.misses).min(found) as f64 / found as f64;
-    // As far as it is more than chance.
-    let served = 1.0 - deep - CHANCE_DEVIATIONS * (deep * (1.0 - deep) / found as f64).sqrt();
-    // Taken to be all keys, so that what lies above seems to hold many of them.
-    let keys = (of.entries as f64).max(1.0);
-    let above = |skew: Skew| {
-        let memtable = (0.5, window.flushed_entries() / keys);
-        let of = |level: &LevelSight| match level.level {
-            // Runs of level 0 come and go: lookups say how many they met.
-            0 => {
-                let covered = match level.runs {
-                    0 => window.flushed_entries() / keys,
-                    runs => level.entries as f64 / runs as f64 / keys,
-                };
-                let lookups = [absent, found].map(|count| count as f64);
-                (skew.met(covered, lookups, level.tables_probed as f64), covered)
-            }
-            _ => (level.runs as f64, level.entries as f64 / level.runs.max(1) as f64 / keys),
-        };
-        [memtable].into_iter().chain(window.levels[..deepest].iter().map(of)).collect::<Vec<_>>()
-    };
-    let covered: f64 = above(Skew::EVEN).iter().map(|(runs, covered)| runs * covered).sum();
-    (SKEW_COVERED.0..=SKEW_COVERED.1).contains(&covered).then(|| Skew::of_served(served, above))
-}
-
-/// Of the blocks that reads of `window` came to, those that were read from files.
-fn missed_share(window: &Window) -> f64 {
-    window.blocks_read as f64 / (window.blocks_hit + window.blocks_read).max(1) as f64
-}
-
-/// Blocks that scans of `window` read behind the one that they had read before: all that they came
-/// to but the first of each run.
-fn read_on(window: &Window) -> f64 {
-    let of = |level: &LevelSight| {
-        let first = window.operations.scans.saturating_mul(level.runs);
-        let walked = level.scan_blocks.saturating_sub(first) as f64;
-        walked / level.scan_blocks.max(1) as f64 * level.scan_blocks_read as f64
-    };
-    window.levels.iter().map(of).sum()
-}
-
-/// What a table of `level` holds that merges read, about, in bytes. In level 0 it is what a flush
-/// wrote.
-fn table_of(window: &Window, level: &LevelSight) -> f64 {
-    let mean = |bytes: u64, count: u64| (count > 0 && bytes > 0).then(|| bytes as f64 / count as f64);
-    let tables = mean(level.bytes, level.tables);
-    let of_flushes = || mean(window.bytes_flushed, window.flushes);
-    let one = if level.level == 0 { of_flushes().or(tables) } else { tables };
-    one.unwrap_or(table_bytes(window) as f64)
-}
-
-/// Size at which tables are cut, as far as `window` tells: about half a table is missing in each
-/// run's last.
-fn table_bytes(window: &Window) -> u64 {
-    let of = |level: &LevelSight| level.bytes as f64 / (level.tables as f64 - 0.5 * level.runs as f64);
-    let several = window.levels.iter().filter(|level| level.level > 0 && level.tables > level.runs);
-    several.map(of).max_by(f64::total_cmp).map_or(TABLE_BYTES, |bytes| bytes as u64)
-}
-
-/// Whether small levels get more filter bits than large ones: where one level alone is to be seen,
-/// they do by default.
-fn is_monkey(window: &Window) -> bool {
-    let bits: Vec<f64> =
-        window.levels.iter().filter(|level| level.entries > 0).map(|level| level.filter_bits).collect();
-    let Some(deepest) = bits.last() else { return true };
-    bits.len() == 1 || bits.iter().any(|bits| *bits > deepest + BITS_APART)
-}
-
 /// `model`, where an entry of a table has so many bytes.
 fn holding(model: &Model, entry_bytes: f64) -> Model {
     Model { data: Data { entry_bytes, ..model.data }, units: model.units.clone() }
@@ -768,14 +561,4 @@ fn filled(tree: &Tree, shape: &Shape, stay: &Plan) -> Option<Tree> {
     let sizes: Vec<f64> = (0..tree.depth()).map(times).collect();
     let of = || Tree::of(shape.clone(), tree.stored_bytes(), tree.keys(), &levels);
     grows.then(|| of().sized(&sizes, tree.arriving()).skewed(tree.skew()))
-}
-
-/// Keys that are there, as far as sizes tell: a run holds each once.
-fn keys(window: &Window) -> f64 {
-    let entries = window.table_entries().max(1) as f64;
-    let deepest = window.levels.iter().rev().find(|level| level.entries > 0);
-    let Some(deepest) = deepest else { return entries };
-    let run = deepest.entries as f64 / deepest.runs.max(1) as f64;
-    // Of what is in other runs, part is new and part is there already.
-    (run + 0.5 * (entries - run)).max(1.0)
 }

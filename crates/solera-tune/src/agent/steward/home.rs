@@ -10,7 +10,7 @@
 //!
 //! Caller: `steward`, which goes home where nothing else may be changed.
 
-use super::foresight::Plan;
+use super::plan::Plan;
 use crate::{
     agent::Set,
     sight::{Setting, Window},

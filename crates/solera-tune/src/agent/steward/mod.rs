@@ -15,8 +15,10 @@
 mod apart;
 mod foresight;
 mod home;
+mod plan;
 mod prices;
 mod scales;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod wishes;
@@ -26,9 +28,10 @@ use crate::{
     cost::{Units, skew::Skew},
     sight::{Blocked, Goal, Objective, Window},
 };
-pub(super) use foresight::divided_bytes;
-use foresight::{Foresight, Plan};
+use foresight::Foresight;
 use home::Home;
+use plan::Plan;
+pub(super) use plan::divided_bytes;
 use prices::Prices;
 use scales::Scales;
 use serde::{Deserialize, Serialize};
@@ -224,7 +227,7 @@ impl Steward {
         let (reads, doubt) =
             known.map_or_else(|| (1.0, self.doubt_of_new()), |known| (known.reads, known.doubt));
         let before = known.map_or(Skew::EVEN, |known| known.skew);
-        let skew = foresight::skew(window).map_or(before, |skew| match known {
+        let skew = seen::skew(window).map_or(before, |skew| match known {
             Some(_) => Skew::new(before.share() + WEIGHT * (skew.share() - before.share())),
             None => skew,
         });

@@ -13,7 +13,8 @@
 
 use super::{
     DWELL, LASTS, Steward, apart,
-    foresight::{Plan, Walk},
+    foresight::Walk,
+    plan::Plan,
     wishes::{self, Group},
 };
 use crate::{agent::Set, sight::Window};

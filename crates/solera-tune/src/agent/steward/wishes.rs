@@ -12,7 +12,7 @@
 
 use super::{
     apart,
-    foresight::{Plan, divided_bytes},
+    plan::{Plan, divided_bytes},
 };
 use crate::{
     agent::{Credit, Set, Step},

@@ -5,7 +5,7 @@
 //!
 //! Caller: `cargo test`; a part of `foresight`.
 
-use super::*;
+use super::{super::seen, *};
 use crate::{
     sight::{Look, Pace, Watch},
     world::{Keys, Phase, Setup, World, device},
@@ -269,10 +269,10 @@ fn of_keys(keys: Keys) -> (World, Window, f64) {
 fn hot_keys_are_told_by_where_lookups_end_and_a_small_level_that_holds_them_is_worth_it() {
     let hot = Keys::Hot { at_permille: 0, size_permille: 100, share_permille: 900 };
     let (mut world, window, before) = of_keys(hot);
-    let found = skew(&window).expect("flushes tell");
+    let found = seen::skew(&window).expect("flushes tell");
     assert!((found.share() - 0.9).abs() < 0.07, "{found:?}");
     let (_, even, _) = of_keys(Keys::Even);
-    assert!(skew(&even).expect("flushes tell").is_even());
+    assert!(seen::skew(&even).expect("flushes tell").is_even());
 
     let (units, goal, scales) = (device(), Goal::default(), Scales::default());
     let stay = Plan::of(&window);
