@@ -12,6 +12,9 @@
 use super::{merging::Merging, rules::Rules};
 use serde::{Deserialize, Serialize};
 
+/// How many times what it did a window must cost, merges and all, to be far from it: three in a row
+/// are no lump.
+pub const FAR: f64 = 1.75;
 /// Windows that are remembered.
 const KEPT: usize = 8;
 /// Weight of the newest window in the mean.

@@ -11,6 +11,7 @@
 
 use super::{
     Coordinator, Decision, Purpose,
+    baseline::FAR,
     judging::{measured, share},
     state, tabu,
 };
@@ -63,8 +64,9 @@ impl Coordinator {
         if let Some(ratio) = ratio {
             self.state.regret.pay(ratio, window.elapsed_ns);
         }
-        let is_astray =
-            ratio.zip(decision.tolerance).is_some_and(|(ratio, most)| ratio > 1.0 + BEST_TOLERANCE * most);
+        let is_far = decision.baseline.is_some_and(|baseline| cost > FAR * baseline);
+        let is_astray = is_far
+            || ratio.zip(decision.tolerance).is_some_and(|(ratio, most)| ratio > 1.0 + BEST_TOLERANCE * most);
         self.state.astray = if is_astray { self.state.astray + 1 } else { 0 };
         !self.gives_up_rest(window.context)
     }

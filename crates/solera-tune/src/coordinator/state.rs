@@ -11,7 +11,7 @@
 //! Callers: `coordinator` owns one; `journal`, `replay` and `attach::stepper` keep and restore it.
 
 use super::{
-    baseline::{Baseline, Measured},
+    baseline::{Baseline, FAR, Measured},
     merging::Merging,
     regret::Regret,
     rules::Rules,
@@ -272,7 +272,9 @@ impl Place {
     pub fn compare_with_least(&mut self, window: &Measured, most: f64, merging: &Merging) {
         let cost = merging.evened(window.cost, window.moved, self.baseline.usual());
         let limit = self.least.map(|least| least.mean * (1.0 + most * least.tolerance));
-        self.dearer = if limit.is_some_and(|limit| cost > limit) { self.dearer.saturating_add(1) } else { 0 };
+        let far = self.least.is_some_and(|least| window.cost > FAR * least.mean);
+        let is_dearer = far || limit.is_some_and(|limit| cost > limit);
+        self.dearer = if is_dearer { self.dearer.saturating_add(1) } else { 0 };
     }
 
     /// Remembers what it costs now, if that is the least so far and sure enough. With no knob set

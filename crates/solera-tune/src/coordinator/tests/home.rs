@@ -188,3 +188,32 @@ fn a_context_that_what_was_taken_back_makes_no_better_is_measured_at_home() {
     assert_eq!(orders, [(Purpose::Try, vec![Set::reset("run_limit", None)])]);
     assert_eq!((database.run_limit(), coordinator.state().open.is_some()), (1.0, false));
 }
+
+/// Symptom: an epoch of writes came to 0.865 of the default. Cause: small write buffers came in
+/// from lookups. The first two windows had no merges, and each one after them had many: that
+/// explained what they cost more, window for window. Cure: three windows in a row that are far
+/// dearer are no lump.
+#[test]
+fn a_context_whose_merges_explain_each_of_three_far_dearer_windows_is_measured_at_home() {
+    let moved_by = |dear: f64| {
+        let (mut database, mut coordinator) = tuned_and_closed();
+        let moves = OPERATIONS * 1000;
+        coordinator.state.merging.learn((80.0, 1.0), (dear, 1000.0));
+        let mut orders = Vec::new();
+        for (ns, moved) in [(80.0, 1), (80.0, 1), (dear, moves), (dear, moves), (dear, moves), (dear, moves)]
+        {
+            database.windows += 1;
+            let window = window(database.windows, 2, ns, database.changes, &database.settings);
+            let decision = coordinator.window(&Window { bytes_compacted: moved, ..window });
+            if let Some(order) = decision.order {
+                let answer = database.make(&order.sets);
+                coordinator.answer(&answer);
+                orders.push((database.windows, order.purpose));
+            }
+        }
+        orders
+    };
+    let far = moved_by(130.0);
+    assert!(matches!(far[..], [(_, Purpose::Try)]), "{far:?}");
+    assert!(moved_by(110.0).is_empty(), "merges explain what is not far");
+}
