@@ -123,23 +123,12 @@ impl Apart {
     /// the cache has `cache` bytes for values.
     pub(super) fn costs(&self, model: &Model, mix: &Mix, skew: Skew, operations: f64, cache: f64) -> Costs {
         let (units, keys) = (&model.units, model.data.entries.max(1.0));
-        // Those that are looked up, and those that there are.
-        let written = |writes: f64| {
-            let [many, few] = skew.written(writes / keys);
-            let [of_many, of_few] = skew.operations();
-            (of_many * many + of_few * few, if skew.is_even() { many } else { of_few * many + of_many * few })
-        };
         let writes = operations * mix.write;
-        let apart = |written: f64| match self.arrives {
-            true => self.share + (1.0 - self.share) * written,
-            false => self.share * (1.0 - written),
-        };
-        let (looked_up, _) = written(writes / 2.0);
-        let (looked_up_last, last) = written(writes);
-        let (mean, share) = (apart(looked_up), apart(last));
+        let mean = self.share_after(written(skew, writes / 2.0 / keys)[0]);
+        let [looked_up, share] = written(skew, writes / keys).map(|written| self.share_after(written));
         let bytes = share * keys * self.value;
-        let covered = if bytes > 0.0 { (cache / bytes).min(1.0) } else { 1.0 };
         // What was used last is in the cache: as a run of that size would serve it.
+        let covered = if bytes > 0.0 { (cache / bytes).min(1.0) } else { 1.0 };
         let missed = |skew: Skew| if covered >= 1.0 { 0.0 } else { 1.0 - skew.served(&[(1.0, covered)]) };
         let read = units.read_ns(self.value) + units.block_load_ns;
         let of_scan = READS_OF_SCAN * missed(Skew::EVEN);
@@ -152,24 +141,53 @@ impl Apart {
             // Each comes back into a table once.
             (self.share - share) * keys / operations.max(1.0)
         };
-        let pages = moved * self.value / PAGE_BYTES;
-        let moved_ns = units.read_ns(READ_OF_MOVE * self.value) + units.merge_ns_per_entry;
-        let moving = moved * moved_ns + pages * units.write_ns_per_page;
         // A conversion reads and writes what still lies in entries.
         let once = if self.arrives { (1.0 - self.share) * keys / operations.max(1.0) } else { 0.0 };
-        let page_ns = units.read_ahead_ns_per_page + units.write_ns_per_page;
-        let once_ns = once * (self.value / PAGE_BYTES * page_ns + units.merge_ns_per_entry);
+        let once_ns = once * self.converted_ns(units);
         let parts = Parts {
-            ns: [0.0, 0.0, moving + once_ns],
-            blocks_read: 0.0,
-            merged: 0.0,
+            ns: [0.0, 0.0, moved * self.moved_ns(units) + once_ns],
             bytes_written: (moved + once) * self.value,
+            ..Parts::default()
         };
-        let left = [apart(looked_up_last) * missed(Skew::EVEN) * read, share * of_scan * read];
-        let entries = [mean, share].map(|share| self.entry_bytes(model.data.entry_bytes, share));
-        let reads = [reads, reads * read];
-        Costs { parts, reads, once_ns, share, bytes, entries, left }
+        Costs {
+            parts,
+            reads: [reads, reads * read],
+            once_ns,
+            share,
+            bytes,
+            entries: [mean, share].map(|share| self.entry_bytes(model.data.entry_bytes, share)),
+            left: [looked_up * missed(Skew::EVEN) * read, share * of_scan * read],
+        }
     }
+
+    /// Which share of all values lies apart once such a share of them was written.
+    fn share_after(&self, written: f64) -> f64 {
+        match self.arrives {
+            true => self.share + (1.0 - self.share) * written,
+            false => self.share * (1.0 - written),
+        }
+    }
+
+    /// To move a value from file to file, in nanoseconds.
+    fn moved_ns(&self, units: &Units) -> f64 {
+        units.read_ns(READ_OF_MOVE * self.value)
+            + units.merge_ns_per_entry
+            + self.value / PAGE_BYTES * units.write_ns_per_page
+    }
+
+    /// To take a value out of its entry, which a conversion comes to anyway, in nanoseconds.
+    fn converted_ns(&self, units: &Units) -> f64 {
+        let page_ns = units.read_ahead_ns_per_page + units.write_ns_per_page;
+        self.value / PAGE_BYTES * page_ns + units.merge_ns_per_entry
+    }
+}
+
+/// Which share of the values that are looked up, and of all, was written by so many writes for each
+/// key.
+fn written(skew: Skew, writes: f64) -> [f64; 2] {
+    let ([many, few], [of_many, of_few]) = (skew.written(writes), skew.operations());
+    let all = if skew.is_even() { many } else { of_few * many + of_many * few };
+    [of_many * many + of_few * few, all]
 }
 
 #[cfg(test)]
