@@ -213,7 +213,7 @@ fn a_context_whose_merges_explain_each_of_three_far_dearer_windows_is_measured_a
         }
         orders
     };
-    let far = moved_by(130.0);
+    let far = moved_by(150.0);
     assert!(matches!(far[..], [(_, Purpose::Try)]), "{far:?}");
-    assert!(moved_by(110.0).is_empty(), "merges explain what is not far");
+    assert!(moved_by(130.0).is_empty(), "merges explain what is not far");
 }
