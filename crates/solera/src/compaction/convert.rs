@@ -439,14 +439,20 @@ pub fn cells<E>(
         })
         .collect();
     let mean = mean_bytes(version);
+    // What lies deepest in each cell: pointers, and entries.
+    let mut deepest: Vec<(f64, f64)> = vec![(0.0, 0.0); cells.len()];
     for (run, table) in
         version.runs().iter().flat_map(|run| run.tables().iter().map(move |table| (run, table)))
     {
         let first = cells.partition_point(|cell| !cell.range.end.admits(&table.clip().start));
         let TablePointers { live, hides } = &*pointers(run, table)?;
-        let reached = cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip()));
-        for cell in reached {
+        let reached = cells[first..].iter_mut().zip(&mut deepest[first..]);
+        for (cell, deepest) in reached.take_while(|(cell, _)| cell.range.overlaps(table.clip())) {
             let share = share(table, &cell.range);
+            if run.id() == last.id() {
+                deepest.0 += share * live.iter().map(|(_, live)| live.values).sum::<u64>() as f64;
+                deepest.1 += share * table.entries() as f64;
+            }
             cell.table_bytes += (table.bytes() as f64 * share) as u64;
             // At least one, so that what a cell may hold is looked at.
             let part = |number: u64| ((number as f64 * share).ceil() as u64).max(number.min(1));
@@ -459,8 +465,10 @@ pub fn cells<E>(
             }
         }
     }
-    for cell in &mut cells {
-        cell.hidden = cell.hidden.min(cell.live_bytes());
+    for (cell, (pointers, entries)) in cells.iter_mut().zip(deepest) {
+        // Most of what is hidden lies there. Values in entries are no values that are given back.
+        let apart = if entries > 0.0 { (pointers / entries).min(1.0) } else { 1.0 };
+        cell.hidden = ((cell.hidden as f64 * apart) as u64).min(cell.live_bytes());
     }
     Ok(cells)
 }

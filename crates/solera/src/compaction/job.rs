@@ -193,7 +193,7 @@ pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Written> {
     let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
     let oldest = tables.map(|table| table.descriptor().seqno_min).min().unwrap_or(0);
     // Who asks for everything to be merged has it as the settings of now say.
-    let divides = plan.reason == Reason::Requested || !job.victims.is_empty();
+    let divides = matches!(plan.reason, Reason::Requested | Reason::Reclaim) || !job.victims.is_empty();
     let drops_tombstones = plan.drops_tombstones;
     write(job, cursors, tombstones, Inputs { are_tables: true, drops_tombstones, oldest, divides })
 }
@@ -467,7 +467,6 @@ impl<'o, 'j> Outputs<'o, 'j> {
         if self.open.is_none() {
             self.open = Some(self.begin()?);
         }
-        self.note_waste(&entry);
         let mut kept = Kept { kind: entry.kind, stored: entry.value, separated: 0 };
         if entry.kind.is_separated() {
             kept = self.moves.keep(&entry)?;
@@ -475,11 +474,14 @@ impl<'o, 'j> Outputs<'o, 'j> {
             kept = self.moves.divide(&entry)?;
         }
         let Kept { kind, stored, separated } = kept;
+        let bytes = (entry.key.len() + stored.len()) as u64 + ENTRY_BYTES;
         self.separated_bytes += u64::from(separated);
         self.unmeasured_bytes +=
             (entry.key.len() + stored.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
         let table = self.open.as_mut().expect("it was opened above");
-        table.add(entry.key, entry.seqno, kind, stored)
+        table.add(entry.key, entry.seqno, kind, stored)?;
+        self.note_waste(&entry, bytes);
+        Ok(())
     }
 
     /// No table lies on both sides of an end of the range whose values move: what is there of the
@@ -499,16 +501,17 @@ impl<'o, 'j> Outputs<'o, 'j> {
         Ok(table)
     }
 
-    /// Notes for which snapshots `entry` is kept, if only readers as of the past see it.
+    /// Notes for which snapshots `entry` is kept, which takes so many `bytes`, if only readers as
+    /// of the past see it.
     #[inline]
-    fn note_waste(&mut self, entry: &Entry<'_>) {
+    fn note_waste(&mut self, entry: &Entry<'_>, bytes: u64) {
         let above = self.hides;
         let covering = match self.tombstones.is_empty() {
             true => None,
             false => self.tombstones.covering(entry.key, SEQNO_MAX),
         };
         if let Some(newer) = above.max(covering).filter(|&seqno| seqno > entry.seqno) {
-            self.hold_hidden(entry, newer);
+            self.hold_hidden(entry, bytes, newer);
         }
         if entry.kind == Kind::Delete
             && self.readers.drops_tombstones
@@ -523,7 +526,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
     }
 
     /// Notes which snapshots see `entry` and not what hides it, whose number is `newer`.
-    fn hold_hidden(&mut self, entry: &Entry<'_>, newer: Seqno) {
+    fn hold_hidden(&mut self, entry: &Entry<'_>, bytes: u64, newer: Seqno) {
         let snapshots = self.readers.snapshots;
         let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
         let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
@@ -533,7 +536,6 @@ impl<'o, 'j> Outputs<'o, 'j> {
             _ => newer - 1,
         };
         if let Some(table) = &mut self.open {
-            let bytes = (entry.key.len() + entry.value.len()) as u64 + ENTRY_BYTES;
             table.waste().hold(from, to.max(from), bytes);
         }
     }

@@ -155,9 +155,9 @@ impl<'m> Moves<'m> {
         };
         self.stored.clear();
         self.stored.extend_from_slice(&entry.value[..head]);
-        // It has been through a merge at least.
-        let [_, old] = &mut self.moved;
-        let pointer = old.add(entry.key, value)?;
+        // Most have been through a merge already.
+        let place = &mut self.moved[usize::from(self.victims.tells_old())];
+        let pointer = place.add(entry.key, value)?;
         Ok(self.kept_apart(entry.kind.separated(), &pointer))
     }
 

@@ -57,6 +57,9 @@ pub(super) const LIVE_PARTS: u64 = 8;
 /// What a separated value takes beside itself, in bytes, about: key and sum in its sorted value
 /// file, and the entry in a table that points to it. Keys of eight bytes.
 const BESIDE_BYTES: u64 = 40;
+/// Data in tables counts up to so many times the values that its keyspace keeps apart: one value
+/// more or less is not to change much.
+const IN_TABLES_MAX: u64 = 16;
 /// So much is taken for granted: one part in so many of the live bytes.
 const BESIDE_PARTS: u64 = 20;
 /// What goes beyond that is taken from what is spared, but no more than one part in so many.
@@ -157,6 +160,11 @@ impl Victims {
         file <= self.old
     }
 
+    /// Whether values that have lived for long are told from others.
+    pub(super) fn tells_old(&self) -> bool {
+        self.old > FileId(0)
+    }
+
     /// Whether nothing is moved.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
@@ -198,9 +206,11 @@ impl Allowance {
 }
 
 /// Bytes of live data in tables of which the largest run has `run_bytes`, and which point to so
-/// many `values`. Entries that only point are left out: what they take stands beside the values.
-pub fn in_tables(run_bytes: u64, values: u64) -> u64 {
-    run_bytes.saturating_sub(values.saturating_mul(BESIDE_BYTES))
+/// many `values` of `live` bytes. Entries that only point are left out: what they take stands
+/// beside the values.
+pub fn in_tables(run_bytes: u64, values: u64, live: u64) -> u64 {
+    let most = live.saturating_mul(IN_TABLES_MAX);
+    run_bytes.saturating_sub(values.saturating_mul(BESIDE_BYTES)).min(most)
 }
 
 /// How much value files may take beside the live bytes, in percent of these, if `spare_percent` are

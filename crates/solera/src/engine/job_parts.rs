@@ -67,7 +67,11 @@ impl<'c> JobParts<'c> {
             visible,
             values: tree.values.clone(),
             victims: self.reclaiming.victims(),
-            separate_from: view.settings.bytes_separated(),
+            // Where nothing is given back, what is apart stays for ever.
+            separate_from: match self.reclaim {
+                Reclaim::Off => u64::MAX,
+                _ => view.settings.bytes_separated(),
+            },
             oldest_transaction,
             operator: tree.operator().cloned(),
             now_ms,

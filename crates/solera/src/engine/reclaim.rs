@@ -142,7 +142,7 @@ impl Reclaimer<'_> {
             let of_tree: u64 = version.values().iter().map(|(_, live)| live.values).sum();
             if of_tree > 0 {
                 let largest = version.runs().iter().map(|run| run.bytes()).max().unwrap_or(0);
-                in_tables += compaction::in_tables(largest, of_tree);
+                in_tables += compaction::in_tables(largest, of_tree, version.values().bytes());
             }
             (values, bytes) = (values + of_tree, bytes + version.values().bytes());
         }

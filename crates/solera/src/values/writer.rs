@@ -163,6 +163,8 @@ impl ValueWriter {
         }
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        // A large value is not to keep its memory until the file ends.
+        self.buffer.shrink_to(2 * WRITE_BYTES);
         Ok(())
     }
 }
