@@ -129,7 +129,7 @@ fn values_that_begin_to_be_kept_apart_cost_writers_little() {
     let mut most = 0.0f64;
     for round in 1..=40 {
         for n in 0..KEYS / 10 {
-            let of = if n % 10 == 0 { KEYS } else { KEYS / 10 };
+            let of = if n.is_multiple_of(10) { KEYS } else { KEYS / 10 };
             world.put(hash(n, round) % of, round, VALUE_BYTES);
         }
         let (tables, values) = world.bytes();
@@ -149,7 +149,7 @@ fn a_few_long_values_that_change_do_not_have_all_short_ones_rewritten_for_ever()
     let mut world = World::new(Reclaim::Tier);
     world.separate_from(512);
     for n in 0..10 * KEYS {
-        world.put(n, 0, if n % 100 == 0 { VALUE_BYTES } else { 100 });
+        world.put(n, 0, if n.is_multiple_of(100) { VALUE_BYTES } else { 100 });
     }
     world.db.flush().unwrap();
     world.db.wait_idle().unwrap();
@@ -169,7 +169,7 @@ fn a_few_long_values_that_change_do_not_have_all_short_ones_rewritten_for_ever()
 fn updates_of_short_values_give_nothing_back_in_value_files() {
     let mut world = World::new(Reclaim::Tier);
     world.separate_from(512);
-    let len = |n: u32| if n % 20 == 0 { 4 * VALUE_BYTES } else { 100 };
+    let len = |n: u32| if n.is_multiple_of(20) { 4 * VALUE_BYTES } else { 100 };
     for n in 0..5 * KEYS {
         world.put(n, 0, len(n));
     }
@@ -191,13 +191,13 @@ fn updates_of_short_values_give_nothing_back_in_value_files() {
 #[test]
 fn a_compaction_of_all_writes_each_value_as_is_set_now() {
     let mut world = World::new(Reclaim::Tier);
-    (0..KEYS).for_each(|n| world.put(n, 0, if n % 2 == 0 { VALUE_BYTES } else { 100 }));
+    (0..KEYS).for_each(|n| world.put(n, 0, if n.is_multiple_of(2) { VALUE_BYTES } else { 100 }));
     world.db.compact_range(..).unwrap();
     let whole = world.bytes().0;
     assert_eq!(world.separated(), 0);
     world.separate_from(512);
     // A table that lies alone is not written anew.
-    (0..KEYS).step_by(21).for_each(|n| world.put(n, 0, if n % 2 == 0 { VALUE_BYTES } else { 100 }));
+    (0..KEYS).step_by(21).for_each(|n| world.put(n, 0, if n.is_multiple_of(2) { VALUE_BYTES } else { 100 }));
     world.db.compact_range(..).unwrap();
     assert_eq!(world.separated(), u64::from(KEYS / 2) * VALUE_BYTES as u64);
     assert!(world.bytes().0 < whole / 4, "{} of {whole} bytes are left in tables", world.bytes().0);
