@@ -222,7 +222,7 @@ pub(super) fn command_line() -> String {
     repeatable(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
 }
 
-/// What repeats a run of these `words`: where its report went is nobody else's.
+/// What repeats a run of these `words`, without the place of its report.
 fn repeatable(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
     let mut line = "solera".to_owned();

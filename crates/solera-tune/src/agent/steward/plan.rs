@@ -1,5 +1,4 @@
-//! Settings that are priced: `Plan`, of a window, of a database that nobody has tuned, or wished
-//! for.
+//! Settings that are priced: `Plan`, of a window, of a database without a tuner, or wished for.
 //!
 //! `of` is what a window has, `by_default` what a database is like that was not tuned.
 //! `buffer_bytes` is the write buffer that a plan comes to, `divided_bytes` the memory that knobs
