@@ -18,6 +18,7 @@
 
 use super::{
     cut::{Cut, Intent},
+    horizon::Horizon,
     picture::Picture,
     plan::{Plan, Reason},
     reclaim::{Allowance, LIVE_PARTS, Part, Space, Victims, by_waste, by_worth},
@@ -26,6 +27,7 @@ use crate::{
     canary::{Bug, planted},
     ids::{FileId, KeyspaceId},
     key::{KeyEnd, KeyRange},
+    table::waste::Waste,
     values::{Live, LiveValues},
     version::{Run, TableRef, Version},
 };
@@ -73,9 +75,9 @@ const NEIGHBOUR_SHARE: f64 = 2.0;
 pub struct TablePointers {
     /// How much of which value file.
     pub live: LiveValues,
-    /// How many of its entries have an older version below, nearly: values that no reader sees and
-    /// that are counted as live until both are merged.
-    pub hides: u64,
+    /// Bytes of the values that its entries hide in older runs, about, by stretches of its keys
+    /// that begin with these: no reader sees them, and they count as live until both are merged.
+    pub hides: Vec<(Box<[u8]>, u64)>,
 }
 
 /// What walks have lately read by short reads in one keyspace.
@@ -100,7 +102,8 @@ pub struct Cell {
     pub table_bytes: u64,
     /// What its tables point to, by file. Estimated for tables that reach beyond the cell.
     pub live: BTreeMap<FileId, Live>,
-    /// Bytes of its values that newer entries hide, about.
+    /// Bytes of its values that no reader sees, about: newer entries hide them, they have expired,
+    /// or a snapshot held them that is released.
     pub hidden: u64,
     /// How many short reads of values walks have lately needed here.
     pub reads: u64,
@@ -410,7 +413,8 @@ impl Sums {
 }
 
 /// The cells of one keyspace: the tables of the oldest run of its last level divide its keys, and
-/// so does what walks have `read`. `pointers` says what the part of a table points to that counts.
+/// so does what walks have `read`. `pointers` says what the part of a table points to that counts,
+/// `horizon` which readers there are.
 ///
 /// # Errors
 /// What `pointers` returns.
@@ -418,6 +422,7 @@ pub fn cells<E>(
     keyspace: KeyspaceId,
     version: &Version,
     read: &dyn WalkReads,
+    horizon: &Horizon,
     mut pointers: impl FnMut(&Run, &TableRef) -> Result<Arc<TablePointers>, E>,
 ) -> Result<Vec<Cell>, E> {
     let Some(last) = version.runs().last() else { return Ok(Vec::new()) };
@@ -438,25 +443,24 @@ pub fn cells<E>(
             Cell { keyspace, range, table_bytes: 0, live, hidden: 0, reads }
         })
         .collect();
-    let mean = mean_bytes(version);
-    // What lies deepest in each cell: pointers, and entries.
-    let mut deepest: Vec<(f64, f64)> = vec![(0.0, 0.0); cells.len()];
     for (run, table) in
         version.runs().iter().flat_map(|run| run.tables().iter().map(move |table| (run, table)))
     {
         let first = cells.partition_point(|cell| !cell.range.end.admits(&table.clip().start));
         let TablePointers { live, hides } = &*pointers(run, table)?;
-        let reached = cells[first..].iter_mut().zip(&mut deepest[first..]);
-        for (cell, deepest) in reached.take_while(|(cell, _)| cell.range.overlaps(table.clip())) {
-            let share = share(table, &cell.range);
-            if run.id() == last.id() {
-                deepest.0 += share * live.iter().map(|(_, live)| live.values).sum::<u64>() as f64;
-                deepest.1 += share * table.entries() as f64;
+        for (key, bytes) in hides {
+            let at = cells.partition_point(|cell| !cell.range.end.admits(key));
+            if let Some(cell) = cells.get_mut(at) {
+                cell.hidden += bytes;
             }
+        }
+        let unread = unread_bytes(table, horizon);
+        for cell in cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip())) {
+            let share = share(table, &cell.range);
             cell.table_bytes += (table.bytes() as f64 * share) as u64;
             // At least one, so that what a cell may hold is looked at.
             let part = |number: u64| ((number as f64 * share).ceil() as u64).max(number.min(1));
-            cell.hidden += part(*hides) * mean;
+            cell.hidden += part(unread);
             for (file, of_table) in live.iter() {
                 let of_cell =
                     cell.live.entry(file).or_insert(Live { sorted: of_table.sorted, ..Live::default() });
@@ -465,12 +469,24 @@ pub fn cells<E>(
             }
         }
     }
-    for (cell, (pointers, entries)) in cells.iter_mut().zip(deepest) {
-        // Most of what is hidden lies there. Values in entries are no values that are given back.
-        let apart = if entries > 0.0 { (pointers / entries).min(1.0) } else { 1.0 };
-        cell.hidden = ((cell.hidden as f64 * apart) as u64).min(cell.live_bytes());
+    for cell in &mut cells {
+        cell.hidden = cell.hidden.min(cell.live_bytes());
     }
     Ok(cells)
+}
+
+/// Bytes of values that the part of `table` that counts points to and no reader sees, since they
+/// have expired, or since the snapshots that held them are released.
+fn unread_bytes(table: &TableRef, horizon: &Horizon) -> u64 {
+    let descriptor = table.descriptor();
+    let Waste { held, expiring, .. } = &descriptor.waste;
+    let released = held.iter().filter(|held| !horizon.is_read(held.from, held.to)).map(|held| held.apart);
+    let expired = expiring.iter().take_while(|expiring| expiring.until_ms <= horizon.now_ms);
+    let bytes = released.chain(expired.map(|expiring| expiring.apart)).fold(0, u64::saturating_add);
+    match table.is_whole() {
+        true => bytes,
+        false => (bytes as f64 * table.bytes() as f64 / descriptor.bytes.max(1) as f64) as u64,
+    }
 }
 
 /// Which share of `table` lies in `range`: by its index, if it is open.
@@ -532,17 +548,28 @@ pub fn headroom(
     Headroom { bytes, ramp: data / RAMP_PARTS }
 }
 
-/// Bytes of values that newer entries can hide in `version`, at most: whatever is not in the oldest
-/// run may hide one.
-pub fn hidden_max(version: &Version) -> u64 {
+/// Bytes of values in `version` that no reader may see, at most: whatever is not in the oldest run
+/// may hide one.
+pub fn hidden_max(version: &Version, horizon: &Horizon) -> u64 {
+    let values: u64 = version.values().iter().map(|(_, live)| live.values).sum();
+    if values == 0 {
+        return 0;
+    }
     let above = version.runs().split_last().map_or(&[][..], |(_, above)| above);
-    above.iter().map(|run| run.entries()).sum::<u64>() * mean_bytes(version)
+    let hiding = |table: &TableRef| match table.is_whole() {
+        true => table.entries(),
+        // What counts of a small table is not known well.
+        false => table.descriptor().entries,
+    };
+    let hiding: u64 = above.iter().flat_map(|run| run.tables().iter()).map(hiding).sum();
+    let mean = version.values().bytes() / values;
+    hiding * mean + unread(version, horizon)
 }
 
-/// Mean length of the separated values of `version`.
-fn mean_bytes(version: &Version) -> u64 {
-    let values: u64 = version.values().iter().map(|(_, live)| live.values).sum();
-    version.values().bytes() / values.max(1)
+/// Bytes of values in `version` that no reader sees, since they have expired, or since the
+/// snapshots that held them are released.
+pub fn unread(version: &Version, horizon: &Horizon) -> u64 {
+    version.tables().map(|table| unread_bytes(table, horizon)).sum()
 }
 
 /// The cells that are merged so that hidden values show, the best first: for a way of giving back

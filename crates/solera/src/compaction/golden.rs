@@ -327,11 +327,11 @@ fn describe(table: &mut TableDescriptor, word: &str) {
         "held" => {
             let (snapshots, bytes) = value.split_once(':').unwrap();
             let (from, to) = pair(snapshots, '-');
-            waste.held.push(Held { from, to, entries: number(bytes) / 10, bytes: number(bytes) });
+            waste.held.push(Held { from, to, entries: number(bytes) / 10, bytes: number(bytes), apart: 0 });
         }
         "expiring" => {
             let (until_ms, bytes) = pair(value, ':');
-            waste.expiring.push(Expiring { until_ms, entries: bytes / 10, bytes });
+            waste.expiring.push(Expiring { until_ms, entries: bytes / 10, bytes, apart: 0 });
         }
         "covers" => {
             let (keys, seqno) = value.split_once('@').unwrap();

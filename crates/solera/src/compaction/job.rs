@@ -480,7 +480,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             (entry.key.len() + stored.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
         let table = self.open.as_mut().expect("it was opened above");
         table.add(entry.key, entry.seqno, kind, stored)?;
-        self.note_waste(&entry, bytes);
+        self.note_waste(&entry, bytes, separated.into());
         Ok(())
     }
 
@@ -501,17 +501,17 @@ impl<'o, 'j> Outputs<'o, 'j> {
         Ok(table)
     }
 
-    /// Notes for which snapshots `entry` is kept, which takes so many `bytes`, if only readers as
-    /// of the past see it.
+    /// Notes for which snapshots `entry` is kept, which takes so many `bytes`, and `apart` in a
+    /// value file, if only readers as of the past see it.
     #[inline]
-    fn note_waste(&mut self, entry: &Entry<'_>, bytes: u64) {
+    fn note_waste(&mut self, entry: &Entry<'_>, bytes: u64, apart: u64) {
         let above = self.hides;
         let covering = match self.tombstones.is_empty() {
             true => None,
             false => self.tombstones.covering(entry.key, SEQNO_MAX),
         };
         if let Some(newer) = above.max(covering).filter(|&seqno| seqno > entry.seqno) {
-            self.hold_hidden(entry, bytes, newer);
+            self.hold_hidden(entry, (bytes, apart), newer);
         }
         if entry.kind == Kind::Delete
             && self.readers.drops_tombstones
@@ -526,7 +526,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
     }
 
     /// Notes which snapshots see `entry` and not what hides it, whose number is `newer`.
-    fn hold_hidden(&mut self, entry: &Entry<'_>, bytes: u64, newer: Seqno) {
+    fn hold_hidden(&mut self, entry: &Entry<'_>, (bytes, apart): (u64, u64), newer: Seqno) {
         let snapshots = self.readers.snapshots;
         let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
         let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
@@ -536,7 +536,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             _ => newer - 1,
         };
         if let Some(table) = &mut self.open {
-            table.waste().hold(from, to.max(from), bytes);
+            table.waste().hold(from, to.max(from), bytes, apart);
         }
     }
 

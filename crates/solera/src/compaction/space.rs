@@ -180,7 +180,7 @@ pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
 /// Whether the descriptors tell all pointers of the tables, so that a table that tells none points
 /// nowhere. One of which only a part counts tells more than there is, and one that was written
 /// before pointers were counted tells less.
-fn are_pointers_told(version: &Version) -> bool {
+pub fn are_pointers_told(version: &Version) -> bool {
     let mut rest = version.values().to_tally();
     for table in version.tables() {
         let pointers = &table.descriptor().waste.pointers;
@@ -425,10 +425,15 @@ pub fn awaited(picture: &Picture<'_>) -> Awaited {
             continue;
         }
         let useless = Useless::of(table, horizon);
-        let mut expired = 0;
+        let apart_all: u64 = waste.pointers.changes().map(|(.., bytes)| bytes.unsigned_abs()).sum();
+        let (mut expired, mut apart) = (0, 0);
         let worth = waste.expiring.iter().find(|expiring| {
             expired += expiring.bytes;
-            expired.saturating_mul(USELESS_SHARE) >= useless.all && expiring.until_ms > horizon.now_ms
+            apart += expiring.apart;
+            // Reclaim gives values back that lie apart (`convert`).
+            let is_worth_it = expired.saturating_mul(USELESS_SHARE) >= useless.all
+                || apart > 0 && apart.saturating_mul(USELESS_SHARE) >= apart_all;
+            is_worth_it && expiring.until_ms > horizon.now_ms
         });
         // What is too little for a plan may be all that a table still has.
         let moment_ms = worth.map(|expiring| expiring.until_ms);

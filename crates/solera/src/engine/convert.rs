@@ -194,14 +194,14 @@ impl Reclaimer<'_> {
         trees: &[Arc<Tree>],
         read: impl Fn(&Tree) -> Sample,
     ) -> Result<Vec<Cell>> {
-        let mut cells = Vec::new();
+        let (mut cells, horizon) = (Vec::new(), self.horizon());
         state.census.forget_gone(trees);
         for tree in trees {
             let version = tree.view().version.clone();
             if !version.values().is_empty() {
                 let heat = read(tree);
                 let pointers = |run: &_, table: &_| state.census.of(&version, run, table);
-                cells.extend(compaction::cells(tree.id, &version, &heat, pointers)?);
+                cells.extend(compaction::cells(tree.id, &version, &heat, &horizon, pointers)?);
             }
         }
         Ok(cells)

@@ -68,7 +68,9 @@ impl Reclaimer<'_> {
     /// If it is time: brings all that was written so far into tables, begins a log for what is
     /// written from now on, and freezes the value files of what is in tables.
     fn freeze(&self, mut state: MutexGuard<'_, State>, trees: &[Arc<Tree>]) -> Result<bool> {
-        if !compaction::is_over(self.allowance(trees), &self.spaces(trees, &state.spared)) {
+        let (spaces, horizon) = (self.spaces(trees, &state.spared), self.horizon());
+        let unread = trees.iter().map(|tree| compaction::unread(&tree.view().version, &horizon)).sum();
+        if !compaction::can_be_over(self.allowance(trees), &spaces, unread) {
             return Ok(false);
         }
         self.rest.freeze(trees)?;
@@ -129,7 +131,9 @@ impl Reclaimer<'_> {
 
     /// Whether there can be anything to give back, whatever is hidden.
     pub(super) fn can_be_due(&self, trees: &[Arc<Tree>], spaces: &[Space]) -> bool {
-        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
+        let horizon = self.horizon();
+        let of_tree = |tree: &Arc<Tree>| compaction::hidden_max(&tree.view().version, &horizon);
+        let hidden_max = trees.iter().map(of_tree).sum();
         compaction::can_be_over(self.allowance(trees), spaces, hidden_max)
     }
 

@@ -26,7 +26,11 @@ use crate::{
     tree::Tree,
     wal::batch::BatchEncoder,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// While the headroom shrinks from the whole ramp to an eighth of it, what a writer is held for a
 /// byte grows evenly, up to nearly so many nanoseconds: 8 MB a second. Most conversions end within
@@ -111,6 +115,9 @@ pub(super) struct State {
     pub(super) converted: BTreeSet<KeyspaceId>,
     /// Files that cannot be emptied: values in them cannot be read.
     pub(super) spared: BTreeSet<FileId>,
+    /// Files that `rewrite` has left alone, since it would have given too little back, and how many
+    /// bytes of each were live then.
+    pub(super) unworthy: BTreeMap<FileId, u64>,
     /// What tables point to.
     pub(super) census: Census,
     /// The files that conversions empty, range by range.

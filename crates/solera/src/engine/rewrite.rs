@@ -8,9 +8,9 @@
 //!
 //! What must hold: a key that a user writes meanwhile keeps what the user wrote. A put of this kind
 //! is a transaction that has read its keys; one that was written since is not put. A snapshot keeps
-//! the old pointer and its file. A file that gives less than a tenth back is spared until the next
-//! open. So is one with a value, or a table that points to it, that cannot be read.
-//! Caller: `jobs::give_back`.
+//! the old pointer and its file. A file that gives less than a tenth back is left alone until less
+//! of it is live. One with a value, or a table that points to it, that cannot be read is spared
+//! until the next open. Caller: `jobs::give_back`.
 
 use super::{
     commit::Terms,
@@ -45,6 +45,15 @@ const WORTH_PARTS: u64 = 10;
 /// again.
 const PENDING_PARTS: u64 = 8;
 
+/// What became of a file whose values were to be put again.
+enum Rewritten {
+    Put,
+    /// They would take nearly as many bytes in the log.
+    Unworthy,
+    /// It would not go for all that: a table that cannot be read points there.
+    Unreadable,
+}
+
 /// A key and where its value lay when the tables were walked.
 type Found = (Box<[u8]>, Pointer);
 
@@ -59,14 +68,19 @@ impl Reclaimer<'_> {
         let trees = self.trees();
         let has = |file: &FileId| trees.iter().any(|tree| tree.view().version.values().has(*file));
         state.rewritten.retain(has);
-        let left_alone = state.spared.union(&state.rewritten).copied().collect();
+        let live = |file: FileId| -> u64 {
+            trees.iter().map(|tree| tree.view().version.values().of(file).bytes).sum()
+        };
+        state.unworthy.retain(|&file, then| live(file) == *then);
+        let left_alone = state.spared.iter().chain(&state.rewritten).chain(state.unworthy.keys());
+        let left_alone = left_alone.copied().collect();
         let spaces = self.spaces(&trees, &left_alone);
-        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        let all_live: u64 = spaces.iter().map(|space| space.live).sum();
         // Files count until they have gone.
         let allowance = self.allowance(&trees);
         self.allow_writers(allowance, &self.spaces(&trees, &state.spared), 0, 0);
         let due = compaction::most_wasteful(allowance, &spaces);
-        if due.is_none() || state.rewritten_bytes > live / PENDING_PARTS {
+        if due.is_none() || state.rewritten_bytes > all_live / PENDING_PARTS {
             if std::mem::take(&mut state.is_unflushed) {
                 state.clean.clear();
                 drop(state);
@@ -102,13 +116,17 @@ impl Reclaimer<'_> {
         let mut state = self.reclaiming.state.lock();
         state.is_rewriting = false;
         match done {
-            Ok(true) => {
+            Ok(Rewritten::Put) => {
                 state.rewritten.insert(file);
                 state.rewritten_bytes += bytes;
                 state.is_unflushed = true;
                 Ok(true)
             }
-            Ok(false) => {
+            Ok(Rewritten::Unworthy) => {
+                state.unworthy.insert(file, live(file));
+                Ok(true)
+            }
+            Ok(Rewritten::Unreadable) => {
                 state.spared.insert(file);
                 Ok(true)
             }
@@ -157,11 +175,13 @@ impl Reclaimer<'_> {
         spaces: &[Space],
     ) -> Result<Option<(Arc<Tree>, Claim<'_>, Plan)>> {
         let allowance = self.allowance(trees);
-        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
+        let horizon = self.horizon();
+        let of_tree = |tree: &Arc<Tree>| compaction::hidden_max(&tree.view().version, &horizon);
+        let hidden_max = trees.iter().map(of_tree).sum();
         if !compaction::can_be_over(allowance, spaces, hidden_max) {
             return Ok(None);
         }
-        let (cells, horizon) = (self.cells(state, trees)?, self.horizon());
+        let cells = self.cells(state, trees)?;
         for cell in compaction::revealing(spaces, &cells, allowance) {
             let Some(tree) = trees.iter().find(|tree| tree.id == cell.keyspace) else { continue };
             let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
@@ -172,20 +192,20 @@ impl Reclaimer<'_> {
         Ok(None)
     }
 
-    /// Puts the values of `file` again, which takes so many `bytes`. False: it would not go for all
-    /// that, since a table that cannot be read points there; or it is not worth it, since they
-    /// would take nearly as many in the log.
-    fn rewrite_file(&self, trees: &[Arc<Tree>], file: FileId, bytes: u64) -> Result<bool> {
+    /// Puts the values of `file` again, which takes so many `bytes`, if that gives enough back.
+    fn rewrite_file(&self, trees: &[Arc<Tree>], file: FileId, bytes: u64) -> Result<Rewritten> {
         let found = trees.iter().map(|tree| self.pointers_to(tree, file));
-        let Some(found) = found.collect::<Result<Option<Vec<_>>>>()? else { return Ok(false) };
+        let Some(found) = found.collect::<Result<Option<Vec<_>>>>()? else {
+            return Ok(Rewritten::Unreadable);
+        };
         let in_log = |(key, pointer): &Found| key.len() as u64 + u64::from(pointer.len) + ENTRY_BYTES;
         if found.iter().flatten().map(in_log).sum::<u64>() > bytes - bytes / WORTH_PARTS {
-            return Ok(false);
+            return Ok(Rewritten::Unworthy);
         }
         for (tree, found) in trees.iter().zip(&found).filter(|(_, found)| !found.is_empty()) {
             self.put_again(tree, found)?;
         }
-        Ok(true)
+        Ok(Rewritten::Put)
     }
 
     /// What entries of `tree` point to in `file`, in its order. `None`: some are in tables that

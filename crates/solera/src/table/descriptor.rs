@@ -212,8 +212,8 @@ mod tests {
             filter: FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.5 },
             layout: Layout::default(),
             waste: Waste {
-                held: vec![Held { from: 7, to: 90, entries: 3, bytes: 200 }],
-                expiring: vec![Expiring { until_ms: 5000, entries: 7, bytes: 500 }],
+                held: vec![Held { from: 7, to: 90, entries: 3, bytes: 200, apart: 70 }],
+                expiring: vec![Expiring { until_ms: 5000, entries: 7, bytes: 500, apart: 0 }],
                 tombstones_held: Some((7, 80)),
                 covers: vec![Cover { start: (*b"c").into(), end: (*b"d").into(), seqno: 70 }],
                 repeated: 12,
@@ -257,6 +257,13 @@ mod tests {
             TableDescriptor { seqno_min: 2001, ..descriptor() },
             TableDescriptor {
                 waste: Waste { held: vec![Held { entries: 1001, ..Held::default() }], ..Waste::default() },
+                ..descriptor()
+            },
+            TableDescriptor {
+                waste: Waste {
+                    held: vec![Held { entries: 1, apart: 141, ..Held::default() }],
+                    ..descriptor().waste
+                },
                 ..descriptor()
             },
             TableDescriptor { range: KeyRange::closed(b"z", b"a"), ..descriptor() },

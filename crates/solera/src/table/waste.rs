@@ -47,6 +47,8 @@ pub struct Held {
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
+    /// Bytes in value files that they point to.
+    pub apart: u64,
 }
 
 /// Entries that expire.
@@ -58,6 +60,8 @@ pub struct Expiring {
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
+    /// Bytes in value files that they point to.
+    pub apart: u64,
 }
 
 /// A stretch of keys that one or more range tombstones of the table cover without a gap.
@@ -118,15 +122,17 @@ pub struct Waste {
 }
 
 impl Waste {
-    /// Notes an old version of so many `bytes` that snapshots in `from..=to` hold.
-    pub fn hold(&mut self, from: Seqno, to: Seqno, bytes: u64) {
+    /// Notes an old version of so many `bytes` that snapshots in `from..=to` hold, and of so many
+    /// `apart` in a value file.
+    pub fn hold(&mut self, from: Seqno, to: Seqno, bytes: u64, apart: u64) {
         match self.held.iter_mut().find(|held| (held.from, held.to) == (from, to)) {
             Some(held) => {
                 held.entries += 1;
                 held.bytes += bytes;
+                held.apart += apart;
             }
             None => {
-                self.held.push(Held { from, to, entries: 1, bytes });
+                self.held.push(Held { from, to, entries: 1, bytes, apart });
                 if self.held.len() > HELD_MAX {
                     self.join_smallest();
                 }
@@ -137,18 +143,21 @@ impl Waste {
     /// Makes one group of the smallest and its neighbour: both are then droppable only together.
     fn join_smallest(&mut self) {
         self.held.sort_by_key(|held| (held.from, held.to));
-        let pair_bytes = |at: &usize| self.held[*at].bytes + self.held[*at + 1].bytes;
+        let all_bytes = |held: &Held| held.bytes + held.apart;
+        let pair_bytes = |at: &usize| all_bytes(&self.held[*at]) + all_bytes(&self.held[*at + 1]);
         let Some(at) = (0..self.held.len() - 1).min_by_key(pair_bytes) else { return };
         let next = self.held.remove(at + 1);
         let held = &mut self.held[at];
         held.to = held.to.max(next.to);
         held.entries += next.entries;
         held.bytes += next.bytes;
+        held.apart += next.apart;
     }
 
-    /// Notes an entry of so many `bytes` that expires at `moment_ms`.
-    pub fn expire(&mut self, moment_ms: u64, bytes: u64) {
-        self.expiring.push(Expiring { until_ms: moment_ms, entries: 1, bytes });
+    /// Notes an entry of so many `bytes`, and of so many `apart` in a value file, that expires at
+    /// `moment_ms`.
+    pub fn expire(&mut self, moment_ms: u64, bytes: u64, apart: u64) {
+        self.expiring.push(Expiring { until_ms: moment_ms, entries: 1, bytes, apart });
         if self.expiring.len() >= MOMENTS_COLLECTED {
             self.thin_moments();
         }
@@ -158,15 +167,19 @@ impl Waste {
     /// counted with a later moment than its own, never with an earlier one.
     pub fn thin_moments(&mut self) {
         self.expiring.sort_by_key(|expiring| expiring.until_ms);
-        let total: u64 = self.expiring.iter().map(|expiring| expiring.bytes).sum();
+        let all_bytes = |expiring: &Expiring| expiring.bytes + expiring.apart;
+        let total: u64 = self.expiring.iter().map(all_bytes).sum();
         let share = total.div_ceil(MOMENTS_MAX as u64 / 2).max(1);
         let mut fewer: Vec<Expiring> = Vec::with_capacity(MOMENTS_MAX);
         for next in self.expiring.drain(..) {
             match fewer.last_mut() {
-                Some(last) if last.until_ms == next.until_ms || last.bytes + next.bytes <= share => {
+                Some(last)
+                    if last.until_ms == next.until_ms || all_bytes(last) + all_bytes(&next) <= share =>
+                {
                     last.until_ms = next.until_ms;
                     last.entries += next.entries;
                     last.bytes += next.bytes;
+                    last.apart += next.apart;
                 }
                 _ => fewer.push(next),
             }
@@ -211,8 +224,15 @@ impl Waste {
         }
     }
 
+    /// Bytes in value files of each group of old versions, and then of expiring entries.
+    fn apart(&mut self) -> impl Iterator<Item = &mut u64> {
+        let held = self.held.iter_mut().map(|held| &mut held.apart);
+        held.chain(self.expiring.iter_mut().map(|expiring| &mut expiring.apart))
+    }
+
     /// Appends it: old versions, moments, tombstones that wait and repeated keys, covers; each list
-    /// after its length, and pointers among them if there are any.
+    /// after its length, and pointers among them if there are any, with what old versions and
+    /// expiring entries have of them.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.held.len() as u64);
         for held in &self.held {
@@ -226,10 +246,14 @@ impl Waste {
             numbers.into_iter().for_each(|number| put_varint(out, number));
         }
         let has_pointers = !self.pointers.is_empty();
+        let held = self.held.iter().map(|held| held.apart);
+        let apart: Vec<u64> = held.chain(self.expiring.iter().map(|expiring| expiring.apart)).collect();
+        let has_apart = apart.iter().any(|&bytes| bytes > 0);
         out.push(
             u8::from(self.tombstones_held.is_some())
                 | u8::from(self.repeated > 0) << 1
-                | u8::from(has_pointers) << 2,
+                | u8::from(has_pointers) << 2
+                | u8::from(has_apart) << 3,
         );
         if let Some((from, to)) = self.tombstones_held {
             put_varint(out, from);
@@ -240,6 +264,9 @@ impl Waste {
         }
         if has_pointers {
             self.pointers.encode(out);
+        }
+        if has_apart {
+            apart.into_iter().for_each(|bytes| put_varint(out, bytes));
         }
         put_varint(out, self.covers.len() as u64);
         for cover in &self.covers {
@@ -258,6 +285,7 @@ impl Waste {
                 to: decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
                 entries: decoder.varint("a count of old versions")?,
                 bytes: decoder.varint("a size of old versions")?,
+                apart: 0,
             });
         }
         for _ in 0..decoder.varint_up_to(MOMENTS_MAX as u64, "a count of moments")? {
@@ -265,6 +293,7 @@ impl Waste {
                 until_ms: decoder.varint("a moment")?,
                 entries: decoder.varint("a count of expiring entries")?,
                 bytes: decoder.varint("a size of expiring entries")?,
+                apart: 0,
             });
         }
         let has = decoder.u8("whether tombstones wait")?;
@@ -280,10 +309,16 @@ impl Waste {
         if has & 4 != 0 {
             waste.pointers = Tally::decode(decoder)?;
         }
+        if has & 8 != 0 {
+            for apart in waste.apart() {
+                *apart = decoder.varint("a size of values of no use")?;
+            }
+        }
         let adds_up = waste.pointers.changes().all(|(_, values, bytes)| values > 0 && bytes >= 0);
-        if has > 7
+        if has > 15
             || has & 2 != 0 && waste.repeated == 0
             || has & 4 != 0 && waste.pointers.is_empty()
+            || has & 8 != 0 && waste.apart().all(|apart| *apart == 0)
             || !adds_up
         {
             return decoder.fail("whether tombstones wait");
@@ -309,11 +344,19 @@ impl Waste {
         let held: Vec<u64> = self.held.iter().map(|held| held.entries).collect();
         let expiring: Vec<u64> = self.expiring.iter().map(|expiring| expiring.entries).collect();
         let mut pointers = self.pointers.changes().map(|(_, values, _)| values);
+        let mut pointed = self.pointers.changes().map(|(.., bytes)| bytes.unsigned_abs());
+        let apart_max = match self.pointers.is_empty() {
+            true => Some(u64::MAX),
+            false => pointed.try_fold(0u64, u64::checked_add),
+        };
+        let held_apart: Vec<u64> = self.held.iter().map(|held| held.apart).collect();
+        let expiring_apart: Vec<u64> = self.expiring.iter().map(|expiring| expiring.apart).collect();
         self.repeated <= entries.saturating_sub(1)
             && pointers.try_fold(0u64, u64::checked_add_signed).is_some_and(|sum| sum <= entries)
-            && [held, expiring]
+            && [(held, Some(entries)), (expiring, Some(entries))]
                 .into_iter()
-                .all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))
+                .chain([(held_apart, apart_max), (expiring_apart, apart_max)])
+                .all(|(counts, max)| sum(counts.into_iter()).is_some_and(|sum| Some(sum) <= max))
     }
 }
 
@@ -326,7 +369,7 @@ mod tests {
     fn groups_of_old_versions_stay_few_and_none_becomes_droppable_early() {
         let mut waste = Waste::default();
         for n in 0..100u64 {
-            waste.hold(n, n + 5, 10);
+            waste.hold(n, n + 5, 10, 1000 * n);
         }
         assert!(waste.held.len() <= HELD_MAX);
         assert_eq!(waste.held.iter().map(|held| held.entries).sum::<u64>(), 100);
@@ -339,7 +382,7 @@ mod tests {
     fn moments_stay_few_and_no_entry_is_counted_before_it_expires() {
         let mut waste = Waste::default();
         for n in 0..10_000u64 {
-            waste.expire(n * 7919 % 10_000, 20);
+            waste.expire(n * 7919 % 10_000, 20, 100);
         }
         waste.thin_moments();
         assert!(waste.expiring.len() <= MOMENTS_MAX, "{}", waste.expiring.len());

@@ -212,17 +212,20 @@ impl TableWriter {
         descriptor.seqno_max = descriptor.seqno_max.max(seqno);
         descriptor.key_bytes += key.len() as u64;
         descriptor.value_bytes += value.len() as u64;
-        if kind.expires()
-            && let Some((moment_ms, _)) = split_expiry(value)
-        {
-            descriptor.waste.expire(moment_ms, (key.len() + value.len()) as u64 + ENTRY_BYTES);
-        }
+        let mut apart = 0;
         if kind.is_separated() {
             let stored = value.get(if kind.expires() { EXPIRY_BYTES } else { 0 }..).unwrap_or_default();
             // One that leads nowhere is found by readers.
             if let Ok(pointer) = Pointer::decode(stored) {
                 descriptor.waste.point(&pointer);
+                apart = pointer.len.into();
             }
+        }
+        if kind.expires()
+            && let Some((moment_ms, _)) = split_expiry(value)
+        {
+            let bytes = (key.len() + value.len()) as u64 + ENTRY_BYTES;
+            descriptor.waste.expire(moment_ms, bytes, apart);
         }
         Ok(())
     }
