@@ -137,7 +137,7 @@ fn values_that_only_a_released_snapshot_held_are_given_back() {
             world.db.flush().unwrap();
             world.db.compact_range(..).unwrap();
             for n in long_keys() {
-                assert_eq!(snapshot.get(&world.db.default(), key(n)).unwrap().unwrap(), value(n, 0, LONG));
+                assert_eq!(snapshot.get(world.db.default(), key(n)).unwrap().unwrap(), value(n, 0, LONG));
             }
             drop(snapshot);
             let long = if is_put { long_keys().count() * LONG } else { 0 };
