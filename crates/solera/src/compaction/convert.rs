@@ -34,6 +34,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::Range,
     sync::Arc,
 };
 
@@ -443,24 +444,28 @@ pub fn cells<E>(
             Cell { keyspace, range, table_bytes: 0, live, hidden: 0, reads }
         })
         .collect();
+    // Stretches of cells, and what is hidden in them.
+    let mut hidden: Vec<(Range<usize>, u64)> = Vec::new();
     for (run, table) in
         version.runs().iter().flat_map(|run| run.tables().iter().map(move |table| (run, table)))
     {
         let first = cells.partition_point(|cell| !cell.range.end.admits(&table.clip().start));
         let TablePointers { live, hides } = &*pointers(run, table)?;
-        for (key, bytes) in hides {
-            let at = cells.partition_point(|cell| !cell.range.end.admits(key));
-            if let Some(cell) = cells.get_mut(at) {
-                cell.hidden += bytes;
-            }
-        }
-        let unread = unread_bytes(table, horizon);
+        let at = |key: &[u8]| cells.partition_point(|cell| !cell.range.end.admits(key));
+        let stretches = hides.iter().enumerate().map(|(number, (key, bytes))| {
+            let end = hides.get(number + 1).map(|(next, _)| at(next));
+            let end = end.or_else(|| table.clip().end.key().map(at)).unwrap_or(cells.len());
+            (at(key)..end + 1, *bytes)
+        });
+        hidden.extend(stretches);
+        // One that cannot be read points nowhere.
+        let unread = if live.is_empty() { 0 } else { unread_bytes(table, horizon) };
         for cell in cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip())) {
             let share = share(table, &cell.range);
             cell.table_bytes += (table.bytes() as f64 * share) as u64;
             // At least one, so that what a cell may hold is looked at.
             let part = |number: u64| ((number as f64 * share).ceil() as u64).max(number.min(1));
-            cell.hidden += part(unread);
+            cell.hidden = cell.hidden.saturating_add(part(unread));
             for (file, of_table) in live.iter() {
                 let of_cell =
                     cell.live.entry(file).or_insert(Live { sorted: of_table.sorted, ..Live::default() });
@@ -469,8 +474,15 @@ pub fn cells<E>(
             }
         }
     }
-    for cell in &mut cells {
-        cell.hidden = cell.hidden.min(cell.live_bytes());
+    let live: Vec<u64> = cells.iter().map(Cell::live_bytes).collect();
+    cells.iter_mut().zip(&live).for_each(|(cell, live)| cell.hidden = cell.hidden.min(*live));
+    for (reached, mut bytes) in hidden {
+        // What exceeds the first cell of a stretch lies in those behind it.
+        let reached = reached.start.min(cells.len())..reached.end.min(cells.len());
+        for (cell, live) in cells[reached.clone()].iter_mut().zip(&live[reached]) {
+            let part = bytes.min(live - cell.hidden);
+            (cell.hidden, bytes) = (cell.hidden + part, bytes - part);
+        }
     }
     Ok(cells)
 }
@@ -548,28 +560,19 @@ pub fn headroom(
     Headroom { bytes, ramp: data / RAMP_PARTS }
 }
 
-/// Bytes of values in `version` that no reader may see, at most: whatever is not in the oldest run
-/// may hide one.
+/// Bytes of values in `version` that no reader may see, at most: what is not in the oldest run may
+/// hide all, however little it is, since values differ in length.
 pub fn hidden_max(version: &Version, horizon: &Horizon) -> u64 {
-    let values: u64 = version.values().iter().map(|(_, live)| live.values).sum();
-    if values == 0 {
-        return 0;
+    match version.runs().len() {
+        0 | 1 => unread(version, horizon),
+        _ => version.values().bytes(),
     }
-    let above = version.runs().split_last().map_or(&[][..], |(_, above)| above);
-    let hiding = |table: &TableRef| match table.is_whole() {
-        true => table.entries(),
-        // What counts of a small table is not known well.
-        false => table.descriptor().entries,
-    };
-    let hiding: u64 = above.iter().flat_map(|run| run.tables().iter()).map(hiding).sum();
-    let mean = version.values().bytes() / values;
-    hiding * mean + unread(version, horizon)
 }
 
 /// Bytes of values in `version` that no reader sees, since they have expired, or since the
 /// snapshots that held them are released.
-pub fn unread(version: &Version, horizon: &Horizon) -> u64 {
-    version.tables().map(|table| unread_bytes(table, horizon)).sum()
+fn unread(version: &Version, horizon: &Horizon) -> u64 {
+    version.tables().map(|table| unread_bytes(table, horizon)).fold(0, u64::saturating_add)
 }
 
 /// The cells that are merged so that hidden values show, the best first: for a way of giving back

@@ -41,7 +41,7 @@ mod job;
 pub use claims::{Claims, Ticket};
 pub use convert::{
     Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert,
-    emptied_by, headroom, hidden_max, is_too_much, revealing, small_logs, unread, victims,
+    emptied_by, headroom, hidden_max, is_too_much, revealing, small_logs, victims,
 };
 pub use damage::Damage;
 pub use entrance::{Entrance, entrance};
@@ -61,7 +61,7 @@ pub use seals::Seals;
 pub use shape::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
 };
-pub use space::{Awaited, SpaceUse, are_pointers_told, awaited, space_use};
+pub use space::{Awaited, SpaceUse, awaited, space_use};
 pub use surplus::{Surplus, changes_depth};
 pub use transition::{HeldLimits, LimitChange, Transition, limit_changes};
 pub use want::{Want, urgency, wants};

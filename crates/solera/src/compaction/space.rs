@@ -180,7 +180,7 @@ pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
 /// Whether the descriptors tell all pointers of the tables, so that a table that tells none points
 /// nowhere. One of which only a part counts tells more than there is, and one that was written
 /// before pointers were counted tells less.
-pub fn are_pointers_told(version: &Version) -> bool {
+fn are_pointers_told(version: &Version) -> bool {
     let mut rest = version.values().to_tally();
     for table in version.tables() {
         let pointers = &table.descriptor().waste.pointers;

@@ -1,8 +1,9 @@
 //! What each table points to, by value file, and what its entries hide of older ones: `Census`.
 //!
 //! A version counts for a whole tree, but a conversion is about a range of its keys. So tables are
-//! walked one by one. Some entries are looked for in older runs, and stand for all: first by a
-//! filter; then, where values lie apart and others do not, by the older entry.
+//! walked one by one. Some of their keys are looked for in older runs, and stand for all. A filter
+//! says whether a key is there. The older entry says what it hides; where all values of its table
+//! lie apart, the mean most often does.
 //!
 //! What must hold: the part of a table that counts (its clip) is walked once. It is remembered
 //! until `forget_gone` finds the table gone. Nothing is on disk. A table that cannot be read
@@ -11,12 +12,12 @@
 //! Callers: `convert` (`cells`, for `rewrite` too) and `rewrite`; `reclaiming`'s state keeps it.
 
 use crate::{
-    compaction::{TablePointers, are_pointers_told},
+    compaction::TablePointers,
     cursor::Cursor,
     error::{Error, Result},
     ids::FileId,
-    key::{EXPIRY_BYTES, KeyRange, hash},
-    table::Access,
+    key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind, hash},
+    table::{Access, waste::Cover},
     tree::Tree,
     values::{self, LiveValues, Pointer, Tally},
     version::{Run, RunCursor, TableRef, Version},
@@ -26,8 +27,11 @@ use std::{
     sync::Arc,
 };
 
-/// At most so many entries of a table are looked for in older runs. Each look may read a block.
-const SAMPLES_MAX: u64 = 256;
+/// About so many entries of a table are looked for in older runs. Each look may read a block.
+const SAMPLES: u64 = 256;
+/// So many looks read a block where all values of the older table lie apart: they may still differ
+/// in length.
+const LOOKS_AT_LIKE: u32 = 16;
 /// What they hide is remembered by so many stretches of keys.
 const STRETCHES_MAX: usize = 64;
 
@@ -52,11 +56,10 @@ impl Census {
         }
         let older = |other: &&Arc<Run>| (other.level(), run.id()) > (run.level(), other.id());
         let older: Vec<_> = version.runs().iter().filter(older).collect();
-        let pointers = match walk(table, &older, are_pointers_told(version)).map_err(Error::of_read) {
-            Err(Error::Corrupt { .. }) => TablePointers::default(),
-            walked => walked?,
+        let pointers = match unless_damaged(walk(table, &older))? {
+            Some(pointers) => Arc::new(pointers),
+            None => Arc::default(),
         };
-        let pointers = Arc::new(pointers);
         parts.push((table.clip().clone(), pointers.clone()));
         Ok(pointers)
     }
@@ -71,41 +74,27 @@ impl Census {
 }
 
 /// Counts the pointers of a table, and looks for some of its keys in `older` runs, the newest of
-/// these first. A table without pointers points nowhere if `all_are_told`.
-fn walk(table: &TableRef, older: &[&Arc<Run>], all_are_told: bool) -> Result<TablePointers> {
-    let (mut tally, mut entries, mut hides) = (Tally::default(), 0u64, Vec::new());
-    let mut older: Vec<Below> = older.iter().map(|run| Below::new(run, all_are_told)).collect();
-    let per_sample = table.entries().div_ceil(SAMPLES_MAX).max(1);
+/// these first.
+fn walk(table: &TableRef, older: &[&Arc<Run>]) -> Result<TablePointers> {
+    let mut tally = Tally::default();
+    let mut hiding = Hiding::new(table, older);
     let mut cursor = table.file().cursor(table.clip(), Access::Sequential)?;
     cursor.seek_first()?;
     while cursor.valid() {
         if cursor.kind().is_separated() {
             tally.add(&pointer(&cursor)?);
         }
-        if entries.is_multiple_of(per_sample) {
-            let hidden = per_sample as f64 * hidden_value(&mut older, cursor.key())?;
-            if hidden > 0.0 {
-                hides.push((cursor.key().into(), hidden as u64));
-                join_pairs(&mut hides, 2 * STRETCHES_MAX);
-            }
+        // Operands hide nothing: what they amount to is made of what lies below.
+        if !older.is_empty() && cursor.kind() != Kind::Merge {
+            hiding.see(cursor.key())?;
         }
-        entries += 1;
         cursor.next()?;
     }
-    let live = LiveValues::default().after(&tally).map_err(Error::Invalid)?;
-    join_pairs(&mut hides, STRETCHES_MAX);
-    hides.shrink_to_fit();
-    Ok(TablePointers { live, hides })
-}
-
-/// Makes one stretch of each two where there are more than `most`.
-fn join_pairs(hides: &mut Vec<(Box<[u8]>, u64)>, most: usize) {
-    if hides.len() > most {
-        let bytes: Vec<u64> = hides.chunks(2).map(|pair| pair.iter().map(|(_, bytes)| bytes).sum()).collect();
-        let mut at = 0..;
-        hides.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
-        hides.iter_mut().zip(bytes).for_each(|(stretch, bytes)| stretch.1 = bytes);
+    for cover in &table.descriptor().waste.covers {
+        hiding.cover(cover, table.clip());
     }
+    let live = LiveValues::default().after(&tally).map_err(Error::Invalid)?;
+    Ok(TablePointers { live, hides: hiding.finish() })
 }
 
 /// What the entry at `cursor` points to.
@@ -115,54 +104,134 @@ fn pointer(cursor: &impl Cursor) -> Result<Pointer> {
     values::decode(stored, cursor.key())
 }
 
-/// How many bytes the newest older version of `key` has in a value file, about.
-fn hidden_value(older: &mut [Below], key: &[u8]) -> Result<f64> {
-    let hash = hash(key);
-    for below in older {
-        if let Some(bytes) = below.value_bytes(key, hash)? {
-            return Ok(bytes);
+/// What the entries of a table hide of values in older runs, in the order of their keys.
+struct Hiding {
+    older: Vec<Below>,
+    /// One of so many keys is looked for, as their hashes fall.
+    per_sample: u64,
+    last: Vec<u8>,
+    /// Bytes by the first keys of stretches.
+    stretches: Vec<(Box<[u8]>, u64)>,
+}
+
+impl Hiding {
+    fn new(table: &TableRef, older: &[&Arc<Run>]) -> Hiding {
+        Hiding {
+            older: older.iter().map(|run| Below::new(run)).collect(),
+            per_sample: table.entries().div_ceil(SAMPLES).max(1),
+            last: Vec::new(),
+            stretches: Vec::new(),
         }
     }
-    Ok(0.0)
+
+    /// An entry of `key`, of which there may be several.
+    fn see(&mut self, key: &[u8]) -> Result<()> {
+        let hash = hash(key);
+        if !hash.is_multiple_of(self.per_sample) || self.last == key {
+            return Ok(());
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        for below in &mut self.older {
+            if let Some(bytes) = below.value_bytes(key, hash)? {
+                self.add(key, bytes.saturating_mul(self.per_sample));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A range tombstone covers what lies below it, but for the ends about as a share of tables.
+    fn cover(&mut self, cover: &Cover, clip: &KeyRange) {
+        let end = KeyEnd::Excluded(cover.end.clone());
+        let range = KeyRange { start: cover.start.clone(), end }.intersection(clip);
+        let below = self.older.iter().flat_map(|below| below.run.overlapping(&range));
+        let bytes = below.fold(0, |sum: u64, table| {
+            let share =
+                table.file().opened().map_or(0.0, |open| open.share(&range.intersection(table.clip())));
+            sum.saturating_add((share * pointed(table).1 as f64) as u64)
+        });
+        self.add(&range.start, bytes);
+        self.stretches.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+
+    fn add(&mut self, key: &[u8], bytes: u64) {
+        if bytes > 0 {
+            self.stretches.push((key.into(), bytes));
+            self.join_pairs(2 * STRETCHES_MAX);
+        }
+    }
+
+    /// Makes one stretch of each two where there are more than `most`.
+    fn join_pairs(&mut self, most: usize) {
+        if self.stretches.len() <= most {
+            return;
+        }
+        let mut pairs = std::mem::take(&mut self.stretches).into_iter();
+        while let Some((key, bytes)) = pairs.next() {
+            let next = pairs.next().map_or(0, |(_, next)| next);
+            self.stretches.push((key, bytes.saturating_add(next)));
+        }
+    }
+
+    fn finish(mut self) -> Vec<(Box<[u8]>, u64)> {
+        self.join_pairs(STRETCHES_MAX);
+        self.stretches.shrink_to_fit();
+        self.stretches
+    }
+}
+
+/// How many entries of a table point to values, and the bytes of these, as far as it is known.
+fn pointed(table: &TableRef) -> (u64, u64) {
+    let told = table.descriptor().waste.pointers.changes();
+    told.fold((0, 0), |sum: (u64, u64), (_, values, bytes)| {
+        (sum.0.saturating_add_signed(values), sum.1.saturating_add_signed(bytes))
+    })
 }
 
 /// An older run, in which keys are looked for in their order.
 struct Below {
     run: Arc<Run>,
     cursor: RunCursor,
-    all_are_told: bool,
+    /// How many entries may be read yet where all values of a table lie apart.
+    looks: u32,
 }
 
 impl Below {
-    fn new(run: &Arc<Run>, all_are_told: bool) -> Below {
-        let cursor = RunCursor::new(run.tables().clone(), Access::Sequential);
-        Below { run: run.clone(), cursor, all_are_told }
+    fn new(run: &Arc<Run>) -> Below {
+        let cursor = RunCursor::new(run.tables().clone(), Access::Sparse);
+        Below { run: run.clone(), cursor, looks: LOOKS_AT_LIKE }
     }
 
-    /// How many bytes the value of `key` has in a value file: the mean of its table where all that
-    /// it has lies apart. `None`: the key is not in this run, or its table cannot be read.
-    fn value_bytes(&mut self, key: &[u8], hash: u64) -> Result<Option<f64>> {
+    /// How many bytes the value of `key` has in a value file. Where all values of a table lie
+    /// apart, most are taken for the mean. `None`: the key is not in this run, or its table is
+    /// damaged.
+    fn value_bytes(&mut self, key: &[u8], hash: u64) -> Result<Option<u64>> {
         let Some(table) = self.run.find(key) else { return Ok(None) };
-        if !table.file().table().is_ok_and(|table| table.filter_admits(hash)) {
-            return Ok(None);
+        match unless_damaged(table.file().table().map(|table| table.filter_admits(hash)))? {
+            Some(true) => {}
+            _ => return Ok(None),
         }
-        let descriptor = table.descriptor();
-        let told = descriptor.waste.pointers.changes();
-        let (values, bytes) = told.fold((0, 0), |sum, (_, values, bytes)| (sum.0 + values, sum.1 + bytes));
-        if values == 0 && self.all_are_told {
-            return Ok(Some(0.0));
+        let (values, bytes) = pointed(table);
+        if values == table.descriptor().entries {
+            if self.looks == 0 {
+                return Ok(Some(bytes / values.max(1)));
+            }
+            self.looks -= 1;
         }
-        if values > 0 && values as u64 + descriptor.deletes == descriptor.entries {
-            return Ok(Some(bytes as f64 / values as f64));
-        }
-        match self.cursor.seek(key).map_err(Error::of_read) {
-            Err(Error::Corrupt { .. }) => return Ok(None),
-            sought => sought?,
-        }
-        if !self.cursor.valid() || self.cursor.key() != key {
+        let sought = unless_damaged(self.cursor.seek(key))?;
+        if sought.is_none() || !self.cursor.valid() || self.cursor.key() != key {
             return Ok(None);
         }
         let is_apart = self.cursor.kind().is_separated();
-        Ok(Some(if is_apart { pointer(&self.cursor).map_or(0.0, |pointer| pointer.len.into()) } else { 0.0 }))
+        Ok(Some(if is_apart { pointer(&self.cursor).map_or(0, |pointer| pointer.len.into()) } else { 0 }))
+    }
+}
+
+/// What was read; `None` where there is damage. A shortage of memory or handles is an error.
+fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read.map_err(Error::of_read) {
+        Err(Error::Corrupt { .. }) => Ok(None),
+        read => read.map(Some),
     }
 }

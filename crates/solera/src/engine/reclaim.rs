@@ -68,9 +68,15 @@ impl Reclaimer<'_> {
     /// If it is time: brings all that was written so far into tables, begins a log for what is
     /// written from now on, and freezes the value files of what is in tables.
     fn freeze(&self, mut state: MutexGuard<'_, State>, trees: &[Arc<Tree>]) -> Result<bool> {
-        let (spaces, horizon) = (self.spaces(trees, &state.spared), self.horizon());
-        let unread = trees.iter().map(|tree| compaction::unread(&tree.view().version, &horizon)).sum();
-        if !compaction::can_be_over(self.allowance(trees), &spaces, unread) {
+        let (spaces, allowance) = (self.spaces(trees, &state.spared), self.allowance(trees));
+        if !self.can_be_due(trees, &spaces) {
+            return Ok(false);
+        }
+        // A keyspace with damage is not converted.
+        let sound = trees.iter().filter(|tree| self.work.damaged(tree).is_empty());
+        let cells = self.cells(&mut state, &sound.cloned().collect::<Vec<_>>())?;
+        let hidden = cells.iter().map(|cell| cell.hidden).fold(0, u64::saturating_add);
+        if !compaction::can_be_over(allowance, &spaces, hidden) {
             return Ok(false);
         }
         self.rest.freeze(trees)?;
@@ -133,7 +139,7 @@ impl Reclaimer<'_> {
     pub(super) fn can_be_due(&self, trees: &[Arc<Tree>], spaces: &[Space]) -> bool {
         let horizon = self.horizon();
         let of_tree = |tree: &Arc<Tree>| compaction::hidden_max(&tree.view().version, &horizon);
-        let hidden_max = trees.iter().map(of_tree).sum();
+        let hidden_max = trees.iter().map(of_tree).fold(0, u64::saturating_add);
         compaction::can_be_over(self.allowance(trees), spaces, hidden_max)
     }
 

@@ -115,8 +115,8 @@ pub(super) struct State {
     pub(super) converted: BTreeSet<KeyspaceId>,
     /// Files that cannot be emptied: values in them cannot be read.
     pub(super) spared: BTreeSet<FileId>,
-    /// Files that `rewrite` has left alone, since it would have given too little back, and how many
-    /// bytes of each were live then.
+    /// Files that `rewrite` leaves alone, since it would give too little back, until at most so
+    /// many bytes of each are live.
     pub(super) unworthy: BTreeMap<FileId, u64>,
     /// What tables point to.
     pub(super) census: Census,

@@ -48,8 +48,11 @@ const PENDING_PARTS: u64 = 8;
 /// What became of a file whose values were to be put again.
 enum Rewritten {
     Put,
-    /// They would take nearly as many bytes in the log.
-    Unworthy,
+    /// They would take nearly as many bytes in the log, until at most so many bytes of the file are
+    /// live.
+    Unworthy {
+        worthy: u64,
+    },
     /// It would not go for all that: a table that cannot be read points there.
     Unreadable,
 }
@@ -71,14 +74,14 @@ impl Reclaimer<'_> {
         let live = |file: FileId| -> u64 {
             trees.iter().map(|tree| tree.view().version.values().of(file).bytes).sum()
         };
-        state.unworthy.retain(|&file, then| live(file) == *then);
+        state.unworthy.retain(|&file, worthy| live(file) > *worthy);
         let left_alone = state.spared.iter().chain(&state.rewritten).chain(state.unworthy.keys());
         let left_alone = left_alone.copied().collect();
         let spaces = self.spaces(&trees, &left_alone);
         let all_live: u64 = spaces.iter().map(|space| space.live).sum();
         // Files count until they have gone.
-        let allowance = self.allowance(&trees);
-        self.allow_writers(allowance, &self.spaces(&trees, &state.spared), 0, 0);
+        let (allowance, all) = (self.allowance(&trees), self.spaces(&trees, &state.spared));
+        self.allow_writers(allowance, &all, 0, 0);
         let due = compaction::most_wasteful(allowance, &spaces);
         if due.is_none() || state.rewritten_bytes > all_live / PENDING_PARTS {
             if std::mem::take(&mut state.is_unflushed) {
@@ -88,7 +91,7 @@ impl Reclaimer<'_> {
                 return Ok(true);
             }
             let to_merge = match self.stale(&mut state, &trees)? {
-                None => self.hidden(&mut state, &trees, &spaces)?,
+                None => self.hidden(&mut state, &trees, &all)?,
                 stale => stale,
             };
             if let Some((tree, claim, plan)) = to_merge {
@@ -122,8 +125,8 @@ impl Reclaimer<'_> {
                 state.is_unflushed = true;
                 Ok(true)
             }
-            Ok(Rewritten::Unworthy) => {
-                state.unworthy.insert(file, live(file));
+            Ok(Rewritten::Unworthy { worthy }) => {
+                state.unworthy.insert(file, worthy);
                 Ok(true)
             }
             Ok(Rewritten::Unreadable) => {
@@ -177,7 +180,7 @@ impl Reclaimer<'_> {
         let allowance = self.allowance(trees);
         let horizon = self.horizon();
         let of_tree = |tree: &Arc<Tree>| compaction::hidden_max(&tree.view().version, &horizon);
-        let hidden_max = trees.iter().map(of_tree).sum();
+        let hidden_max = trees.iter().map(of_tree).fold(0, u64::saturating_add);
         if !compaction::can_be_over(allowance, spaces, hidden_max) {
             return Ok(None);
         }
@@ -199,8 +202,13 @@ impl Reclaimer<'_> {
             return Ok(Rewritten::Unreadable);
         };
         let in_log = |(key, pointer): &Found| key.len() as u64 + u64::from(pointer.len) + ENTRY_BYTES;
-        if found.iter().flatten().map(in_log).sum::<u64>() > bytes - bytes / WORTH_PARTS {
-            return Ok(Rewritten::Unworthy);
+        let (live, in_log) = found.iter().flatten().fold((0, 0), |sums: (u64, u64), found| {
+            (sums.0 + u64::from(found.1.len), sums.1 + in_log(found))
+        });
+        let most = bytes - bytes / WORTH_PARTS;
+        if in_log > most {
+            let worthy = live as f64 * most as f64 / in_log as f64;
+            return Ok(Rewritten::Unworthy { worthy: (worthy as u64).min(live.saturating_sub(1)) });
         }
         for (tree, found) in trees.iter().zip(&found).filter(|(_, found)| !found.is_empty()) {
             self.put_again(tree, found)?;

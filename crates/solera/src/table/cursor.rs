@@ -58,6 +58,9 @@ pub enum Access {
     /// From the file, ahead of need and past the cache: for compaction, which reads every block
     /// once.
     Sequential,
+    /// From the cache or the file, block by block; nothing is counted, and the cache stays as it
+    /// is: for estimates, which look at a few keys.
+    Sparse,
 }
 
 impl Access {
@@ -65,7 +68,7 @@ impl Access {
     fn level(self) -> Option<u32> {
         match self {
             Access::Cached(level) => Some(level),
-            Access::Sequential => None,
+            Access::Sequential | Access::Sparse => None,
         }
     }
 }
@@ -159,6 +162,7 @@ impl Source {
                 None => self.ahead.missed(table, level, number),
             },
             Access::Sequential => self.ahead.block(table, number),
+            Access::Sparse => table.peek(number),
         }
     }
 
@@ -258,7 +262,7 @@ impl TableCursor {
     #[cold]
     fn note_held(&mut self, bytes: usize) {
         if bytes != self.held
-            && self.source.access != Access::Sequential
+            && self.source.access.level().is_some()
             && let Some(table) = self.source.file.opened()
         {
             table.slots.note_held(self.held, bytes);

@@ -282,6 +282,13 @@ impl Table {
         Block::from_stored(allocation, self.binding, place.start, self.file.path())
     }
 
+    /// Block `number`, out of the cache if it is there, which stays as it is.
+    pub(super) fn peek(&self, number: usize) -> Result<Block> {
+        let guard = crossbeam_epoch::pin();
+        let cached = self.slots.peek(number, &guard).map(|block| Block::clone(&block));
+        cached.map_or_else(|| self.read(number), Ok)
+    }
+
     /// Damage where block `number` begins, or where the data blocks end.
     pub(super) fn damage(&self, number: usize, what: &str) -> Error {
         Error::corrupt(self.file.path(), self.handles.offset(number.min(self.blocks())), what)

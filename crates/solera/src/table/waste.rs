@@ -141,11 +141,17 @@ impl Waste {
     }
 
     /// Makes one group of the smallest and its neighbour: both are then droppable only together.
+    /// Neither of the table nor of value files does such a pair hold much.
     fn join_smallest(&mut self) {
         self.held.sort_by_key(|held| (held.from, held.to));
-        let all_bytes = |held: &Held| held.bytes + held.apart;
-        let pair_bytes = |at: &usize| all_bytes(&self.held[*at]) + all_bytes(&self.held[*at + 1]);
-        let Some(at) = (0..self.held.len() - 1).min_by_key(pair_bytes) else { return };
+        let sums = self.held.iter().fold((1, 1), |sums, held| (sums.0 + held.bytes, sums.1 + held.apart));
+        let share = |held: &Held| [held.bytes as f64 / sums.0 as f64, held.apart as f64 / sums.1 as f64];
+        let of_pair = |at: usize| {
+            let (one, next) = (share(&self.held[at]), share(&self.held[at + 1]));
+            (one[0] + next[0]).max(one[1] + next[1])
+        };
+        let pairs = (0..self.held.len() - 1).map(|at| (at, of_pair(at)));
+        let Some((at, _)) = pairs.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
         let next = self.held.remove(at + 1);
         let held = &mut self.held[at];
         held.to = held.to.max(next.to);
@@ -167,14 +173,17 @@ impl Waste {
     /// counted with a later moment than its own, never with an earlier one.
     pub fn thin_moments(&mut self) {
         self.expiring.sort_by_key(|expiring| expiring.until_ms);
-        let all_bytes = |expiring: &Expiring| expiring.bytes + expiring.apart;
-        let total: u64 = self.expiring.iter().map(all_bytes).sum();
-        let share = total.div_ceil(MOMENTS_MAX as u64 / 2).max(1);
+        let sums = self.expiring.iter().map(|expiring| (expiring.bytes, expiring.apart));
+        let (bytes, apart) = sums.fold((0, 0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
+        // Of two neighbours one share is exceeded. So there are at most twice as many as shares.
+        let parts = MOMENTS_MAX as u64 / if apart > 0 { 4 } else { 2 };
+        let (share, share_apart) = (bytes.div_ceil(parts).max(1), apart.div_ceil(parts));
         let mut fewer: Vec<Expiring> = Vec::with_capacity(MOMENTS_MAX);
         for next in self.expiring.drain(..) {
             match fewer.last_mut() {
                 Some(last)
-                    if last.until_ms == next.until_ms || all_bytes(last) + all_bytes(&next) <= share =>
+                    if last.until_ms == next.until_ms
+                        || last.bytes + next.bytes <= share && last.apart + next.apart <= share_apart =>
                 {
                     last.until_ms = next.until_ms;
                     last.entries += next.entries;
@@ -392,6 +401,22 @@ mod tests {
             assert!(said <= now + 1, "{said} by {now}");
         }
         assert_eq!(waste.expiring.iter().map(|expiring| expiring.entries).sum::<u64>(), 10_000);
+    }
+
+    /// Symptom: short entries that had expired stayed for as long as long values beside them.
+    /// Cause: moments were joined by the bytes of both together.
+    #[test]
+    fn short_entries_keep_their_moments_beside_long_values_that_expire_later() {
+        let mut waste = Waste::default();
+        for n in 0..2000 {
+            waste.expire(n, 100, 0);
+            waste.expire(1_000_000 + n, 30, 50_000);
+        }
+        waste.thin_moments();
+        assert!(waste.expiring.len() <= MOMENTS_MAX, "{}", waste.expiring.len());
+        let by = |moment| waste.expiring.iter().filter(move |expiring| expiring.until_ms <= moment);
+        let short: u64 = by(10_000).map(|expiring| expiring.bytes).sum();
+        assert!(short >= 150_000, "{short} of 200000: {waste:?}");
     }
 
     /// Symptom: what was cleared stayed on disk. Cause: a cover with a long bound was left out, and
