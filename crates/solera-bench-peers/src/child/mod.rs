@@ -43,6 +43,9 @@ use std::{
 
 /// Different values that updates choose from.
 const FRESH_VALUES: usize = 1024;
+/// Probes of one kind take at most about so many bytes, values included: several processes are
+/// there at once.
+const PROBE_BYTES_MAX: usize = 256 << 20;
 
 /// What a child is told when it starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -150,10 +153,15 @@ impl<'a> Child<'a> {
         self.engine.as_deref().ok_or_else(|| "the load phase must come before the others".into())
     }
 
-    /// What to ask for in this repeat. The same as last time is not drawn again.
+    /// What to ask for in this repeat: fewer lookups where values are large. The same as last time
+    /// is not drawn again.
     fn probes(&mut self, repeat: usize, lookups: usize, scans: usize, entries: usize) -> Arc<Probes> {
+        let pair_bytes = (self.set.pairs.bytes() as usize).div_ceil(self.set.pairs.len());
+        let lookups = lookups.min(PROBE_BYTES_MAX / pair_bytes.max(1));
         let wanted = [repeat, lookups, scans, entries];
         if self.drawn.as_ref().is_none_or(|(drawn, _)| *drawn != wanted) {
+            // Both would not fit beside each other.
+            self.drawn = None;
             self.drawn = Some((wanted, Arc::new(self.prober.probes(repeat, lookups, scans, entries))));
         }
         self.drawn.as_ref().map(|(_, probes)| probes.clone()).expect("drawn above")

@@ -25,7 +25,9 @@ impl Lmdb {
     pub fn open(setting: &Setting) -> Result<Self> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         // Pages split half full under random inserts, and freed ones are not given back.
-        options.map_size((setting.data_bytes as usize * 4).max(1 << 30));
+        let map_bytes = (setting.data_bytes as usize * 4).max(1 << 30);
+        // LMDB takes whole pages only.
+        options.map_size(map_bytes.next_multiple_of(1 << 20));
         options.max_readers(setting.readers.max(READERS) as u32);
         // SAFETY: the directory is this process's own. Writing through the map spares a copy of
         // every page, and leaving out the sync of every commit is what the other engines do, too: a

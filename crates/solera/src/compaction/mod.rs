@@ -56,7 +56,7 @@ pub use patience::{LEVEL0_PATIENCE_DEFAULT, Level0, Level0Due};
 pub use pick::pick;
 pub use picture::Picture;
 pub use plan::{Plan, Reason, Source, Target, Work, count_written};
-pub use reclaim::{Allowance, Reclaim, Space, Victims, in_tables, is_over, most_wasteful, spared_for_files};
+pub use reclaim::{Allowance, Reclaim, Space, Victims, in_tables, most_wasteful, spared_for_files};
 pub use seals::Seals;
 pub use shape::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,

@@ -250,7 +250,7 @@ pub(super) fn by_worth(files: &[Space]) -> Vec<&Space> {
 }
 
 /// Whether the files take more than the live values and what is allowed besides.
-pub fn is_over(allowance: Allowance, files: &[Space]) -> bool {
+fn is_over(allowance: Allowance, files: &[Space]) -> bool {
     let live = files.iter().map(|file| file.live).sum();
     files.iter().map(|file| file.bytes).sum::<u64>() > allowance.bytes(live)
 }
