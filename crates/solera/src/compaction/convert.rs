@@ -451,13 +451,14 @@ pub fn cells<E>(
     {
         let first = cells.partition_point(|cell| !cell.range.end.admits(&table.clip().start));
         let TablePointers { live, hides } = &*pointers(run, table)?;
+        // Of no cell beyond the table: to merge that would change nothing, and be asked for again.
+        let reached = cells[first..].iter().take_while(|cell| cell.range.overlaps(table.clip())).count();
         let at = |key: &[u8]| cells.partition_point(|cell| !cell.range.end.admits(key));
         let stretches = hides.iter().enumerate().map(|(number, (key, bytes))| {
-            let end = hides.get(number + 1).map(|(next, _)| at(next));
-            let end = end.or_else(|| table.clip().end.key().map(at)).unwrap_or(cells.len());
-            (at(key)..end + 1, *bytes)
+            let end = hides.get(number + 1).map_or(usize::MAX, |(next, _)| at(next) + 1);
+            (at(key).max(first)..end.min(first + reached), *bytes)
         });
-        hidden.extend(stretches);
+        hidden.extend(stretches.filter(|(reached, _)| !reached.is_empty()));
         // One that cannot be read points nowhere.
         let unread = if live.is_empty() { 0 } else { unread_bytes(table, horizon) };
         for cell in cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip())) {
@@ -478,7 +479,6 @@ pub fn cells<E>(
     cells.iter_mut().zip(&live).for_each(|(cell, live)| cell.hidden = cell.hidden.min(*live));
     for (reached, mut bytes) in hidden {
         // What exceeds the first cell of a stretch lies in those behind it.
-        let reached = reached.start.min(cells.len())..reached.end.min(cells.len());
         for (cell, live) in cells[reached.clone()].iter_mut().zip(&live[reached]) {
             let part = bytes.min(live - cell.hidden);
             (cell.hidden, bytes) = (cell.hidden + part, bytes - part);
