@@ -3,6 +3,9 @@
 //!
 //! The tables hardly change by it, so what tells the ways is what lies behind the pointers.
 
+mod made;
+
+use made::{key, value};
 use solera::{
     Db, ManualClock, Options, Reclaim, Shape,
     vfs::{Fs, mem::MemFs},
@@ -41,20 +44,6 @@ struct World {
     clock: Arc<ManualClock>,
     db: Db,
     data: Data,
-}
-
-fn key(n: u32) -> Vec<u8> {
-    format!("key{n:08}").into_bytes()
-}
-
-/// No two alike, so that nothing of them can be pressed out.
-fn value(n: u32, round: u32, len: usize) -> Vec<u8> {
-    let mut state = u64::from(n) << 32 | u64::from(round) << 1 | 1;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    });
-    next.take(len).collect()
 }
 
 impl Data {
@@ -131,6 +120,15 @@ impl World {
     }
 }
 
+/// All long values of `data` are deleted.
+fn deleted_values_are_given_back(data: Data) {
+    each_way(|way| {
+        let world = World::new(way, data, None);
+        world.change_long(|n| world.db.delete(key(n)).unwrap());
+        world.assert_fits(0, &format!("{way:?}"));
+    });
+}
+
 fn each_way(test: impl Fn(Reclaim)) {
     [Reclaim::Tier, Reclaim::Rewrite, Reclaim::LearnedKv].into_iter().for_each(test);
 }
@@ -203,24 +201,20 @@ fn long_values_of_deleted_ranges_are_given_back() {
 /// stretches, and each counted for one table below. Cure: what exceeds that lies in those behind.
 #[test]
 fn long_values_are_given_back_out_of_many_small_tables() {
-    each_way(|way| {
-        let data = Data { table_bytes: 16 << 10, ..FEW };
-        let world = World::new(way, data, None);
-        world.change_long(|n| world.db.delete(key(n)).unwrap());
-        world.assert_fits(0, &format!("{way:?}"));
-    });
+    deleted_values_are_given_back(Data { table_bytes: 16 << 10, ..FEW });
 }
 
 /// Symptom: a few values of a megabyte among many of a kilobyte stayed after they were deleted.
 /// Cause: what a delete hides was taken for a value of the mean length.
 #[test]
 fn very_long_values_among_long_ones_are_given_back() {
-    each_way(|way| {
-        let data =
-            Data { keys: 2_000, long_every: 200, long: 400 << 10, short: 1_000, apart_from: 512, ..FEW };
-        let world = World::new(way, data, None);
-        world.change_long(|n| world.db.delete(key(n)).unwrap());
-        world.assert_fits(0, &format!("{way:?}"));
+    deleted_values_are_given_back(Data {
+        keys: 2_000,
+        long_every: 200,
+        long: 400 << 10,
+        short: 1_000,
+        apart_from: 512,
+        ..FEW
     });
 }
 
@@ -228,10 +222,5 @@ fn very_long_values_among_long_ones_are_given_back() {
 /// was worth too little while they were there, and was left out of what is looked at.
 #[test]
 fn values_that_were_not_worth_rewriting_are_given_back_once_they_are_hidden() {
-    each_way(|way| {
-        let data = Data { long_every: 10, long: 100, short: 20, apart_from: 64, ..FEW };
-        let world = World::new(way, data, None);
-        world.change_long(|n| world.db.delete(key(n)).unwrap());
-        world.assert_fits(0, &format!("{way:?}"));
-    });
+    deleted_values_are_given_back(Data { long_every: 10, long: 100, short: 20, apart_from: 64, ..FEW });
 }

@@ -5,6 +5,9 @@
 //! changes by that. It costs writers little, and files take what live data and the spare percent
 //! allow.
 
+mod made;
+
+use made::{key, value};
 use solera::{
     Db, ManualClock, Options, Reclaim, Shape, Snapshot,
     control::{Change, knob},
@@ -23,20 +26,6 @@ struct World {
     clock: Arc<ManualClock>,
     db: Db,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-fn key(n: u32) -> Vec<u8> {
-    format!("key{n:08}").into_bytes()
-}
-
-/// No two alike, so that nothing of them can be pressed out.
-fn value(n: u32, round: u32, len: usize) -> Vec<u8> {
-    let mut state = u64::from(n) << 32 | u64::from(round) << 1 | 1;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    });
-    next.take(len).collect()
 }
 
 fn hash(n: u32, round: u32) -> u32 {

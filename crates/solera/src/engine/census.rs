@@ -16,11 +16,11 @@ use crate::{
     cursor::Cursor,
     error::{Error, Result},
     ids::FileId,
-    key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind, hash},
+    key::{KeyEnd, KeyRange, Kind, hash},
     table::{Access, waste::Cover},
     tree::Tree,
-    values::{self, LiveValues, Pointer, Tally},
-    version::{Run, RunCursor, TableRef, Version},
+    values::{LiveValues, Tally},
+    version::{Run, RunCursor, TableRef, Version, pointer_at},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,6 +60,8 @@ impl Census {
             Some(pointers) => Arc::new(pointers),
             None => Arc::default(),
         };
+        // Parts of one table do not overlap, so what does is a part of before.
+        parts.retain(|(clip, _)| !clip.overlaps(table.clip()));
         parts.push((table.clip().clone(), pointers.clone()));
         Ok(pointers)
     }
@@ -82,7 +84,7 @@ fn walk(table: &TableRef, older: &[&Arc<Run>]) -> Result<TablePointers> {
     cursor.seek_first()?;
     while cursor.valid() {
         if cursor.kind().is_separated() {
-            tally.add(&pointer(&cursor)?);
+            tally.add(&pointer_at(&cursor)?);
         }
         // Operands hide nothing: what they amount to is made of what lies below.
         if !older.is_empty() && cursor.kind() != Kind::Merge {
@@ -95,13 +97,6 @@ fn walk(table: &TableRef, older: &[&Arc<Run>]) -> Result<TablePointers> {
     }
     let live = LiveValues::default().after(&tally).map_err(Error::Invalid)?;
     Ok(TablePointers { live, hides: hiding.finish() })
-}
-
-/// What the entry at `cursor` points to.
-fn pointer(cursor: &impl Cursor) -> Result<Pointer> {
-    let moment = if cursor.kind().expires() { EXPIRY_BYTES } else { 0 };
-    let stored = cursor.value().get(moment..).unwrap_or_default();
-    values::decode(stored, cursor.key())
 }
 
 /// What the entries of a table hide of values in older runs, in the order of their keys.
@@ -134,7 +129,10 @@ impl Hiding {
         self.last.extend_from_slice(key);
         for below in &mut self.older {
             if let Some(bytes) = below.value_bytes(key, hash)? {
-                self.add(key, bytes.saturating_mul(self.per_sample));
+                if bytes > 0 {
+                    self.stretches.push((key.into(), bytes.saturating_mul(self.per_sample)));
+                    self.join_pairs(2 * STRETCHES_MAX);
+                }
                 break;
             }
         }
@@ -151,14 +149,8 @@ impl Hiding {
                 table.file().opened().map_or(0.0, |open| open.share(&range.intersection(table.clip())));
             sum.saturating_add((share * pointed(table).1 as f64) as u64)
         });
-        self.add(&range.start, bytes);
-        self.stretches.sort_by(|a, b| a.0.cmp(&b.0));
-    }
-
-    fn add(&mut self, key: &[u8], bytes: u64) {
         if bytes > 0 {
-            self.stretches.push((key.into(), bytes));
-            self.join_pairs(2 * STRETCHES_MAX);
+            self.stretches.push((range.start, bytes));
         }
     }
 
@@ -175,6 +167,9 @@ impl Hiding {
     }
 
     fn finish(mut self) -> Vec<(Box<[u8]>, u64)> {
+        self.stretches.sort_by(|a, b| a.0.cmp(&b.0));
+        // Twice as many as are kept, and those of range tombstones.
+        self.join_pairs(STRETCHES_MAX);
         self.join_pairs(STRETCHES_MAX);
         self.stretches.shrink_to_fit();
         self.stretches
@@ -224,7 +219,7 @@ impl Below {
             return Ok(None);
         }
         let is_apart = self.cursor.kind().is_separated();
-        Ok(Some(if is_apart { pointer(&self.cursor).map_or(0, |pointer| pointer.len.into()) } else { 0 }))
+        Ok(Some(if is_apart { pointer_at(&self.cursor).map_or(0, |pointer| pointer.len.into()) } else { 0 }))
     }
 }
 

@@ -26,7 +26,7 @@ pub use cursor::RunCursor;
 pub use edit::{Added, CreatedKeyspace, Edit, Removed, TreeEdit};
 pub use level::{LEVELS_MAX, Level};
 pub use manifest::Manifest;
-pub use pointers::each_pointer;
+pub use pointers::{each_pointer, pointer_at};
 pub use receipt::{Assignment, Changed, Receipt};
 pub use run::{Run, TableRef, collect_tombstones};
 pub use version::{Applied, Version};
