@@ -17,13 +17,15 @@
 mod apart;
 mod beside;
 mod lent;
+mod reserved;
 mod ring;
 
 pub use apart::{ApartSlots, Room, Whereabouts};
+pub use reserved::Reserved;
 
 use crate::{
     pin::{Pin, PinHeader},
-    pool::{BLOCK_CLASSES, BLOCKS, Loan, Settled, Share},
+    pool::{self, BLOCK_CLASSES, BLOCKS, Loan, Settled, Share},
     prefetch::prefetch,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
@@ -291,6 +293,12 @@ impl Slots {
         }
         self.cache.make_room(Some(Place { table: Arc::downgrade(self), slot: i as u32, weight }));
         true
+    }
+
+    /// Takes a block that weighs `weight` out of slot `i`, if it lies in the cache's own memory.
+    pub fn give_way(&self, i: usize, weight: usize) {
+        let taken = self.cache.own().take(self, i, weight, |address| !pool::is_lent(address));
+        self.cache.release(taken.into_iter().collect(), weight, false);
     }
 
     /// Puts a block that lies on this ground into slot `i`, unless that is full. The caller has the

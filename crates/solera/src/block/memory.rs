@@ -208,6 +208,21 @@ impl Block {
         Block(pin)
     }
 
+    /// A block of a payload that was not stored yet.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn of_payload(payload: &[u8]) -> Result<Block, DecodeError> {
+        let mut allocation = BlockAllocation::new(payload.len());
+        allocation.buffer_mut().copy_from_slice(payload);
+        allocation.into_block(payload.len())
+    }
+
+    /// [`Block::memory_bytes`] of a block of so long a payload.
+    pub fn memory_bytes_of(payload_len: usize) -> usize {
+        BLOCKS.rounded(allocated(payload_len))
+    }
+
     /// A copy of the block in memory that `take` gives, if it does.
     ///
     /// # Safety
@@ -259,6 +274,11 @@ impl Block {
     pub fn prefetch(&self) {
         const LINES: usize = (CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES).div_ceil(LINE_BYTES);
         prefetch_lines::<LINES>(self.0.as_ptr().as_ptr().cast());
+    }
+
+    /// Asks for all of it: for a walk that will read it soon.
+    pub fn prefetch_whole(&self) {
+        prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + self.control().capacity);
     }
 
     /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they

@@ -72,6 +72,11 @@ impl BlockSlots {
         self.0.insert(i, block.pin().clone(), block.memory_bytes());
     }
 
+    /// Block `i` leaves the cache, if it lies in the cache's own memory.
+    pub fn give_way(&self, i: usize, block: &Block) {
+        self.0.give_way(i, block.memory_bytes());
+    }
+
     /// Weight of the blocks that are cached.
     pub fn weight(&self) -> usize {
         self.0.weight()

@@ -6,8 +6,8 @@
 //!
 //! What must hold: each slot that fills gets one place, in the ring of the ground that its block
 //! lies on. It is emptied under the mutex of that ring, or when its table drops. The place of a
-//! dropped table stays until the hand or a sweep comes by. `used` is the weight of the full slots;
-//! on the cache's own ground also that of the lines of `cache::apart`.
+//! dropped table, or of what was taken out, stays until the hand or a sweep comes by. `used` is the
+//! weight of the full slots; on the cache's own ground also that of the lines of `cache::apart`.
 //!
 //! Callers: `cache`, which has one for each ground, and its `lent`; `cache::apart` counts in
 //! `used`.
@@ -123,5 +123,29 @@ impl Ring {
             *unflushed = 0;
         }
         evicted
+    }
+
+    /// Takes what weighs `weight` out of a slot, if `is_here` says of its address that it lies on
+    /// this ground. Its place stays, as that of a dropped table.
+    pub(super) fn take(
+        &self,
+        slots: &Slots,
+        slot: usize,
+        weight: usize,
+        is_here: impl FnOnce(usize) -> bool,
+    ) -> Option<Pin> {
+        let _clock = self.clock.lock();
+        let header = held(slots.slots[slot].load(Ordering::Acquire))?;
+        if !is_here(header.addr().get()) {
+            return None;
+        }
+        slots.slots[slot].store(ptr::null_mut(), Ordering::Release);
+        slots.weights[self.ground as usize].fetch_sub(weight, Ordering::Relaxed);
+        self.used.fetch_sub(weight, Ordering::Relaxed);
+        self.dead.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: what lies on this ground leaves its slot only under the mutex that is held here,
+        // or when its table drops, which the borrow keeps from happening. So the slot owned a
+        // reference until now.
+        Some(unsafe { Pin::from_raw(header) })
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     pool,
     sight::Reader,
     sync::atomic::{AtomicBool, Ordering},
-    table::{Access, Layout, TableContext, TableDescriptor, TableWriter, waste::ENTRY_BYTES},
+    table::{Access, FreshBlocks, Layout, TableContext, TableDescriptor, TableWriter, waste::ENTRY_BYTES},
     tombstone::{RangeTombstone, RangeTombstones},
     values::{Tally, ValueFiles, WrittenValues},
     version::{Added, RunCursor, TableRef, TreeEdit, Version, collect_tombstones},
@@ -85,6 +85,8 @@ pub struct JobContext<'j> {
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// Now, in Unix milliseconds, as every later reader will agree.
     pub now_ms: u64,
+    /// Blocks of its tables stay in memory for the cache, where that has room.
+    pub keeps_blocks: bool,
     /// The names of its files are durable on return; else the caller sees to that.
     pub syncs_dir: bool,
     /// Set when the job should end with [`Error::Closed`].
@@ -128,6 +130,8 @@ pub struct Written {
     pub value_files: Vec<WrittenValues>,
     /// Files whose values were to move, and hold some that cannot be read.
     pub unreadable: BTreeSet<FileId>,
+    /// Blocks of the tables that stayed in memory.
+    pub fresh: Vec<(FileId, FreshBlocks)>,
 }
 
 impl Written {
@@ -187,7 +191,8 @@ pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Written> {
         } else {
             tables
         };
-        cursors.push(RunCursor::new(tables.into(), Access::Sequential));
+        let access = if job.keeps_blocks { Access::Passing } else { Access::Sequential };
+        cursors.push(RunCursor::new(tables.into(), access));
         tombstones.push(Arc::new(collect_tombstones(tables)?));
     }
     let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
@@ -248,6 +253,7 @@ fn write<C: Cursor>(
             values: outputs.moves.tally.without_rests(),
             value_files: outputs.moves.written,
             unreadable: outputs.moves.unreadable,
+            fresh: outputs.fresh,
         }),
         Err(error) => {
             outputs.remove();
@@ -364,6 +370,7 @@ struct Outputs<'o, 'j> {
     moves: Moves<'o>,
     reckoning: Reckoning,
     written: Vec<TableDescriptor>,
+    fresh: Vec<(FileId, FreshBlocks)>,
 }
 
 impl<'o, 'j> Outputs<'o, 'j> {
@@ -386,6 +393,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             moves,
             reckoning: Reckoning::default(),
             written: Vec::new(),
+            fresh: Vec::new(),
         }
     }
 
@@ -436,8 +444,11 @@ impl<'o, 'j> Outputs<'o, 'j> {
                 table.add_range_tombstones(tombstones);
             }
         }
-        if let Some(table) = open {
-            self.written.extend(table.finish()?);
+        if let Some(table) = open
+            && let Some((written, fresh)) = table.finish_with_blocks()?
+        {
+            self.fresh.extend(fresh.map(|blocks| (written.file, blocks)));
+            self.written.push(written);
         }
         if let KeyEnd::Excluded(next) = range.end {
             self.start = next;
@@ -498,6 +509,9 @@ impl<'o, 'j> Outputs<'o, 'j> {
         let JobContext { context, layout, filter, new_file, .. } = self.job;
         let mut table = TableWriter::create(context, new_file(), layout, *filter, self.elide_below)?;
         table.written_since(self.readers.oldest_input);
+        if self.job.keeps_blocks {
+            table.keep_blocks(&context.cache);
+        }
         Ok(table)
     }
 

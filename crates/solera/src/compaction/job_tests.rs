@@ -169,6 +169,7 @@ impl World {
             oldest_transaction: self.snapshots.first().copied().unwrap_or(self.seqno),
             operator: Some(Arc::new(Append)),
             now_ms: self.now_ms,
+            keeps_blocks: false,
             syncs_dir: true,
             cancelled: &self.cancelled,
             meanwhile: None,

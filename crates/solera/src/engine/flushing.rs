@@ -156,14 +156,15 @@ impl Flusher<'_> {
     ) -> Result<()> {
         let JobParts { store, .. } = self.parts;
         self.parts.guarded("a flush", tree, || {
-            let written = self.write(tree, &memtables, true)?;
+            let mut written = self.write(tree, &memtables, true)?;
             let last = last_seqno(&memtables);
             if let Err(error) = sync(last.unwrap_or(0)) {
                 store.remove_written(&written);
                 return Err(error);
             }
+            let fresh = std::mem::take(&mut written.fresh);
             let edit = |version: &_| compaction::flushed(version, &written, last);
-            self.parts.install(tree, &written, memtables, edit)
+            self.parts.install(tree, &written, fresh, memtables, edit)
         })
     }
 
@@ -204,7 +205,8 @@ impl Flusher<'_> {
         let deletes: usize = memtables.iter().map(|memtable| memtable.deletes()).sum();
         let is_all = deletes >= DELETES_MIN
             && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
-        let job = JobContext { syncs_dir, ..self.parts.context(tree, 0, 0, &range) };
+        // What was in memory stays there.
+        let job = JobContext { syncs_dir, keeps_blocks: true, ..self.parts.context(tree, 0, 0, &range) };
         let written = compaction::flush(memtables, is_all, &job)?;
         count_flush(tree, &written);
         Ok(written)

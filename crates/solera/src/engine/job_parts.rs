@@ -15,7 +15,7 @@ use super::{
     memory::Memory,
     reclaiming::Reclaiming,
     store::{Flushed, Store},
-    warming,
+    warming::{self, Fresh},
     work::Work,
 };
 use crate::{
@@ -75,6 +75,7 @@ impl<'c> JobParts<'c> {
             oldest_transaction,
             operator: tree.operator().cloned(),
             now_ms,
+            keeps_blocks: false,
             syncs_dir: true,
             cancelled: &self.work.stopping,
             meanwhile: None,
@@ -89,13 +90,14 @@ impl<'c> JobParts<'c> {
         self.store.poison.guarded(what, job)
     }
 
-    /// As [`Store::install`], and the cache is fitted to what is left. Tables that were `flushed`
-    /// come into it. Their memtables are let go of first: a worker that a busy machine stops here
-    /// holds none.
+    /// As [`Store::install`], and the cache is fitted to what is left. `fresh` blocks come into it,
+    /// and tables that were `flushed`. Their memtables are let go of first: a worker that a busy
+    /// machine stops here holds none.
     pub(super) fn install(
         &self,
         tree: &Tree,
         written: &Written,
+        fresh: Fresh,
         flushed: Vec<Arc<Memtable>>,
         edit: impl FnOnce(&Version) -> TreeEdit,
     ) -> Result<()> {
@@ -104,6 +106,7 @@ impl<'c> JobParts<'c> {
         drop(flushed);
         self.memory.fit_cache(&self.store.catalog);
         self.memory.wrote(written.bytes());
+        warming::take_in(tree, fresh);
         if are_flushed {
             warming::flushed(tree, &warming::files(written), &self.memory.cache);
         }
@@ -112,12 +115,17 @@ impl<'c> JobParts<'c> {
 
     /// As [`Store::install_flushed`], and the cache is fitted to what is left. The tables come into
     /// it.
-    pub(super) fn install_flushed(&self, flushed: Vec<Flushed>) -> Result<()> {
+    pub(super) fn install_flushed(&self, mut flushed: Vec<Flushed>) -> Result<()> {
         let files = |one: &Flushed| (one.tree.clone(), warming::files(&one.written));
         let new: Vec<_> = flushed.iter().map(files).collect();
+        let fresh: Vec<Fresh> =
+            flushed.iter_mut().map(|one| std::mem::take(&mut one.written.fresh)).collect();
         self.store.install_flushed(flushed, None)?;
         self.memory.fit_cache(&self.store.catalog);
-        new.iter().for_each(|(tree, files)| warming::flushed(tree, files, &self.memory.cache));
+        for ((tree, files), fresh) in new.iter().zip(fresh) {
+            warming::take_in(tree, fresh);
+            warming::flushed(tree, files, &self.memory.cache);
+        }
         Ok(())
     }
 }

@@ -46,18 +46,23 @@ impl Core {
             let flush = || self.step(true).map(drop);
             // Tables that come up are the last level's in all but its number.
             let context = parts.context(tree, plan.target.level, plan.deepest_level(), &plan.hull());
-            let mut job = JobContext { victims, ..context };
+            // What was in memory stays there.
+            let keeps_blocks = warming::are_cached(plan);
+            let mut job = JobContext { victims, keeps_blocks, ..context };
             // It may concern a whole keyspace.
             if plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
             let begun_ns = self.clock().monotonic_ns();
-            let outputs = compaction::run(plan, &job)?;
-            parts.install(tree, &outputs, Vec::new(), |version| TreeEdit {
+            let mut outputs = compaction::run(plan, &job)?;
+            let fresh = std::mem::take(&mut outputs.fresh);
+            parts.install(tree, &outputs, fresh, Vec::new(), |version| TreeEdit {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
-            warming::merged(tree, plan, &outputs, &self.memory.cache);
+            if keeps_blocks {
+                warming::merged(tree, &outputs, &self.memory.cache);
+            }
             tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
             tree.context.stats.add_rarely(Counter::Compactions, 1);
             // One that moves values takes its time for these.

@@ -1,4 +1,9 @@
-//! Tables of pointers that were just written come into the cache: `flushed` and `merged`.
+//! What was just written comes into the cache: what was in memory before stays there
+//! (docs/decisions/0033).
+//!
+//! Blocks of flushes, and of merges whose inputs were in the cache (`are_cached`), stay in memory
+//! as they are written, while there is room. `take_in` gives them their places. Tables of pointers
+//! come in whole: `flushed` and `merged` read what is missing, and others give way.
 //!
 //! A block of pointers leads to hundreds of values, so nearly each lookup needs one that is in
 //! memory. A conversion writes all tables of its range anew, again and again. Left to lookups, the
@@ -9,17 +14,20 @@
 //! They take a part of the cache. What is merged comes in only if half of what it was made of was
 //! there.
 //!
-//! Callers: `job_parts` (flushes), `jobs` (merges).
+//! Callers: `job_parts` (`take_in`, flushes), `jobs` (merges).
 
 use crate::{
     cache::Cache,
     compaction::{Plan, Written},
     ids::FileId,
-    table::Table,
+    table::{FreshBlocks, Table},
     tree::Tree,
     version::TableRef,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Blocks of new tables that stayed in memory.
+pub(super) type Fresh = Vec<(FileId, FreshBlocks)>;
 
 /// Flushed tables take at most one part in so many of the cache,
 const FLUSHED_PARTS: u64 = 8;
@@ -31,14 +39,35 @@ pub(super) fn flushed(tree: &Tree, files: &BTreeSet<FileId>, cache: &Cache) {
     warm(tree, files, cache.capacity() as u64 / FLUSHED_PARTS);
 }
 
-/// `plan` was carried out.
-pub(super) fn merged(tree: &Tree, plan: &Plan, written: &Written, cache: &Cache) {
+/// Tables that were half in the cache became what is `written`.
+pub(super) fn merged(tree: &Tree, written: &Written, cache: &Cache) {
+    let capacity = cache.capacity() as u64;
+    warm(tree, &files(written), capacity - capacity / LEFT_PARTS);
+}
+
+/// Whether half of what `plan` merges is in the cache.
+pub(super) fn are_cached(plan: &Plan) -> bool {
     let cached = |table: &TableRef| table.file().opened().map_or(0, Table::cached_bytes);
     let inputs = || plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
     let all: u64 = inputs().map(|table| table.descriptor().bytes).sum();
-    if 2 * inputs().map(cached).sum::<u64>() >= all {
-        let capacity = cache.capacity() as u64;
-        warm(tree, &files(written), capacity - capacity / LEFT_PARTS);
+    2 * inputs().map(cached).sum::<u64>() >= all
+}
+
+/// Blocks of new tables of `tree`, which stayed in memory, come into the cache.
+pub(super) fn take_in(tree: &Tree, mut fresh: Fresh) {
+    fresh.retain(|(_, blocks)| !blocks.is_empty());
+    if fresh.is_empty() {
+        return;
+    }
+    let mut fresh: BTreeMap<FileId, FreshBlocks> = fresh.into_iter().collect();
+    let version = tree.view().version.clone();
+    for table in version.tables() {
+        // A reader that comes to what cannot be opened is told.
+        if let Some(blocks) = fresh.remove(&table.id())
+            && let Ok(table) = table.file().table()
+        {
+            table.take_in_fresh(blocks);
+        }
     }
 }
 

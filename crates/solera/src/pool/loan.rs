@@ -289,16 +289,21 @@ pub(super) unsafe fn give(start: NonNull<u8>, rounded: usize) -> bool {
     LENT.count.load(Ordering::Relaxed) > 0 && give_lent(start.addr().get(), rounded)
 }
 
+/// Whether the piece at this address is lent, which is out.
+pub fn is_lent(address: usize) -> bool {
+    LENT.count.load(Ordering::Relaxed) > 0 && owner_of(address).is_some()
+}
+
+/// The lent chunk that the address lies in, and whose it is.
+fn owner_of(address: usize) -> Option<(usize, Arc<Owner>)> {
+    let owners = LENT.owners.read();
+    let below = owners.range(..=address).next_back();
+    below.filter(|(chunk, _)| address - **chunk < CHUNK_BYTES).map(|(chunk, owner)| (*chunk, owner.clone()))
+}
+
 #[cold]
 fn give_lent(address: usize, rounded: usize) -> bool {
-    let found = {
-        let owners = LENT.owners.read();
-        let below = owners.range(..=address).next_back();
-        below
-            .filter(|(chunk, _)| address - **chunk < CHUNK_BYTES)
-            .map(|(chunk, owner)| (*chunk, owner.clone()))
-    };
-    let Some((chunk, owner)) = found else { return false };
+    let Some((chunk, owner)) = owner_of(address) else { return false };
     owner.give(chunk, address - chunk, rounded);
     true
 }

@@ -1,10 +1,11 @@
-//! Large pieces, each mapped by itself: `map` and `unmap`.
+//! Large pieces, each mapped by itself: `map`, `map_aligned` and `unmap`.
 //!
 //! A system's allocator takes large pieces from its heaps once one of them was freed, and keeps
 //! what lies between those in use. A piece of its own mapping goes back to the system at once.
 //!
 //! What must hold: `unmap` is told the size that `map` was told.
-//! Callers: `pool` (pieces from 1 MiB), `memtable::arena` (chunks that the pool does not keep).
+//! Callers: `pool` (pieces from 1 MiB), `pool::huge` (regions), `memtable::arena` (chunks that the
+//! pool does not keep).
 
 use std::{alloc::Layout, ptr::NonNull};
 
@@ -37,14 +38,42 @@ fn start_of(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
 }
 
+/// `bytes` of zeros, aligned to as many, which the system may make huge pages when they are first
+/// touched. `None` where it knows no such pages, or has no room. `bytes` is a power of two.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
+    debug_assert!(bytes.is_power_of_two());
+    let all = start_of(2 * bytes)?;
+    let before = all.addr().get().wrapping_neg() % bytes;
+    // SAFETY: the mapping has twice as many bytes; what lies before and behind is used by nobody,
+    // and both are whole pages.
+    unsafe {
+        let start = all.add(before);
+        if before > 0 {
+            unmap(all, before);
+        }
+        unmap(start.add(bytes), bytes - before);
+        // Where it is refused, pages are small.
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+        Some(start)
+    }
+}
+
+/// No other system is asked for huge pages.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(super) fn map_aligned(_bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
 /// Gives a piece back to the system.
 ///
 /// # Safety
-/// [`map`] gave `start` for the same `bytes`, and it is used no more.
+/// [`map`] or [`map_aligned`] gave `start` for the same `bytes`, or it is a part of that in whole
+/// pages; and it is used no more.
 pub unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     #[cfg(all(unix, not(miri)))]
     {
-        // SAFETY: by the contract this is a whole mapping of `map`.
+        // SAFETY: by the contract these are whole pages of a mapping of one's own.
         let done = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
         debug_assert_eq!(done, 0, "a mapping of one's own can be taken back");
     }

@@ -4,23 +4,29 @@
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
 //! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks and
 //! cached values up to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and
-//! `give` exchange pieces; larger ones are mapped. `Settled` counts other memory to regions that
-//! get huge pages. `trim_after_large` has the system's allocator give back what it keeps of large
-//! pieces.
+//! `give` exchange pieces; larger ones are mapped. Those of large pools lie in regions of huge
+//! pages (`extents`). `Settled` counts other memory to regions that get huge pages.
+//! `trim_after_large` has the system's allocator give back what it keeps of large pieces.
+//!
 //! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, what
 //! comes back is not kept. At the next `take` of new memory, or smaller share, kept pieces go back
 //! to the allocator. All databases of a process share the pools.
+//!
 //! Callers: `block::memory`, `memtable::arena`, `cache::apart` and `values::stretch` take pieces.
 //! `cache` and `engine::memory` hold shares; `cache`, `filter` and `table::reader` settle.
 //! `engine::memory` (which has large pieces mapped), `compaction::job` and `merge::visible` trim;
 //! `control::observe` asks for `kept_bytes`.
 
+mod extents;
+mod huge;
 mod loan;
 mod mapped;
 mod paging;
 mod regions;
 
-pub use loan::Loan;
+use extents::Extents;
+use huge::REGION_BYTES;
+pub use loan::{Loan, is_lent};
 use mapped::MAPPED_BYTES_MIN;
 pub use mapped::{map, unmap};
 
@@ -55,6 +61,12 @@ const COARSE_BYTES_MAX: usize = 64 << 10;
 /// Sizes of blocks and values that are kept.
 pub const BLOCK_CLASSES: usize =
     FINE_BYTES_MAX / FINE_BYTES + (COARSE_BYTES_MAX - FINE_BYTES_MAX) / COARSE_BYTES;
+/// A pool that may hold so much has its pieces in regions of 2 MiB. To one that may hold less, what
+/// is not carved of a region would be much.
+const EXTENTS_FROM: usize = 64 << 20;
+/// Where regions hold more than the limit by one part in so many of it, pages of them go back when
+/// the limit becomes smaller.
+const SHRINK_SHARE: usize = 8;
 /// Most that one share counts for: no sum of shares overflows.
 const SHARE_MAX: usize = 1 << 44;
 
@@ -84,6 +96,8 @@ pub struct Pool<const CLASSES: usize> {
     in_use: AtomicUsize,
     kept: AtomicUsize,
     classes: [Class; CLASSES],
+    /// Where pieces lie as long as the limit is at least [`EXTENTS_FROM`].
+    extents: Extents,
 }
 
 /// Pieces of one size that are kept.
@@ -126,6 +140,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             in_use: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             classes: [const { Class::new() }; CLASSES],
+            extents: Extents::new(),
         }
     }
 
@@ -175,11 +190,33 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
         // Pieces of other sizes make room.
         self.trim();
+        if let Some(start) = self.in_region(rounded) {
+            return start;
+        }
         let start = if rounded >= MAPPED_BYTES_MIN { map(rounded) } else { Self::allocated(rounded) };
         if rounded <= CHUNK_BYTES {
             REGIONS.add(start.addr().get(), rounded);
         }
         start
+    }
+
+    /// New memory in a region, if the pool is large, or was and has room there.
+    fn in_region(&self, rounded: usize) -> Option<NonNull<u8>> {
+        self.class(rounded)?;
+        loop {
+            if let Some(start) = self.extents.take(rounded) {
+                return Some(start);
+            }
+            // What lies free between pieces counts like what is kept: before another region comes,
+            // kept pieces make room.
+            let (held, limit) = (self.extents.held(), self.limit.load(Ordering::Relaxed));
+            if held + REGION_BYTES > limit && self.release_fullest() {
+                continue;
+            }
+            // Not now one way and now the other: both would keep memory for the same.
+            let from = if held > 0 { EXTENTS_FROM / 2 } else { EXTENTS_FROM };
+            return if limit >= from { self.extents.grow(rounded) } else { None };
+        }
     }
 
     /// Zeros from the allocator.
@@ -211,35 +248,47 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
         gave_large(rounded);
         // SAFETY: `take` allocated it with this size; by the contract it is used no more.
-        unsafe { Self::release(start, rounded) }
+        unsafe { self.release(start, rounded) }
     }
 
     /// Gives kept pieces back to the allocator until the rest is within the limit: each time one of
     /// the size of which most is kept, so that in the end of each size is kept what is needed of
     /// it.
     fn trim(&self) {
-        while self.kept.load(Ordering::Relaxed) > 0
-            && self.in_use.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
-                > self.limit.load(Ordering::Relaxed)
-        {
-            let fullest = self
-                .sizes()
-                .zip(&self.classes)
-                .max_by_key(|(size, class)| size * class.count.load(Ordering::Relaxed));
-            let Some((rounded, class)) = fullest else { return };
-            // Another thread may have been faster.
-            let Some(Piece(start)) = class.pop() else { return };
-            self.kept.fetch_sub(rounded, Ordering::Relaxed);
-            // SAFETY: `take` allocated it with this size, and it was not in use.
-            unsafe { Self::release(start, rounded) }
+        while self.in_use.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
+            > self.limit.load(Ordering::Relaxed)
+            && self.release_fullest()
+        {}
+    }
+
+    /// Gives one kept piece back to the allocator, of the size of which most is kept. False: none
+    /// is.
+    fn release_fullest(&self) -> bool {
+        if self.kept.load(Ordering::Relaxed) == 0 {
+            return false;
         }
+        let fullest = self
+            .sizes()
+            .zip(&self.classes)
+            .max_by_key(|(size, class)| size * class.count.load(Ordering::Relaxed));
+        let Some((rounded, class)) = fullest else { return false };
+        // Another thread may have been faster.
+        let Some(Piece(start)) = class.pop() else { return false };
+        self.kept.fetch_sub(rounded, Ordering::Relaxed);
+        // SAFETY: `take` allocated it with this size, and it was not in use.
+        unsafe { self.release(start, rounded) }
+        true
     }
 
     /// Gives a piece back to the allocator.
     ///
     /// # Safety
     /// `take` allocated it with this size, and it is used no more.
-    unsafe fn release(start: NonNull<u8>, rounded: usize) {
+    unsafe fn release(&self, start: NonNull<u8>, rounded: usize) {
+        // SAFETY: by the contract.
+        if unsafe { self.extents.give(start, rounded) } {
+            return;
+        }
         if rounded <= CHUNK_BYTES {
             REGIONS.remove(start.addr().get(), rounded);
         }
@@ -249,6 +298,17 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
         // SAFETY: by the contract.
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
+    }
+
+    /// Gives the system what regions hold beyond the limit, after that has become smaller.
+    fn shrink(&self) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit < EXTENTS_FROM / 2 {
+            self.extents.shed();
+        }
+        if self.extents.held() > limit + limit / SHRINK_SHARE {
+            self.extents.give_back_pages();
+        }
     }
 
     /// Bytes of pieces in use and kept, over all databases of the process.
@@ -349,6 +409,7 @@ impl<const CLASSES: usize> Share<CLASSES> {
         self.pool.limit.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         if bytes < before {
             self.pool.trim();
+            self.pool.shrink();
         }
     }
 }

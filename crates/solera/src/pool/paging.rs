@@ -4,7 +4,7 @@
 //! Where a chunk does not begin or end with a page, that page is partly another owner's, and stays.
 //!
 //! What must hold: no page on which a piece lies is given back.
-//! Caller: `pool::loan`.
+//! Callers: `pool::loan`; `pool::extents` (`discard`, `page_bytes`).
 
 use std::{ops::Range, ptr::NonNull};
 
@@ -98,14 +98,14 @@ impl Page {
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
-fn page_bytes() -> usize {
+pub(super) fn page_bytes() -> usize {
     // SAFETY: it asks for a number.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn page_bytes() -> usize {
+pub(super) fn page_bytes() -> usize {
     4096
 }
 
@@ -114,7 +114,7 @@ fn page_bytes() -> usize {
 /// # Safety
 /// The bytes are whole pages of memory of no file, of which no byte is used.
 #[cfg(all(target_os = "linux", not(miri)))]
-unsafe fn discard(start: *mut u8, bytes: usize) -> bool {
+pub(super) unsafe fn discard(start: *mut u8, bytes: usize) -> bool {
     // SAFETY: by the contract.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) == 0 }
 }
@@ -124,6 +124,6 @@ unsafe fn discard(start: *mut u8, bytes: usize) -> bool {
 /// # Safety
 /// None is needed.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-unsafe fn discard(_start: *mut u8, _bytes: usize) -> bool {
+pub(super) unsafe fn discard(_start: *mut u8, _bytes: usize) -> bool {
     false
 }

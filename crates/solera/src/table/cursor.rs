@@ -2,8 +2,9 @@
 //!
 //! It holds one block at a time by a count, so that values can be pinned. It lends stretches of it
 //! (`Lending`), upward also of cached ones behind it. Reads of users go through the cache. After 2
-//! misses in a row they read ahead, in pieces that double from 16 KiB to 256 KiB. Compactions read
-//! 128 KiB at once forward and leave the cache alone; they have it `doze` at a large value.
+//! misses in a row they read ahead, in pieces that double from 16 KiB to 256 KiB. Compactions take
+//! what is cached and read the rest, 128 KiB at once forward; the cache stays as it is. They have
+//! it `doze` at a large value.
 //!
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
@@ -55,9 +56,12 @@ const HELD_BYTES_MIN: usize = 16 << 10;
 pub enum Access {
     /// Through the cache: for users' reads, which are counted for this level.
     Cached(u32),
-    /// From the file, ahead of need and past the cache: for compaction, which reads every block
-    /// once.
+    /// From the cache, which stays as it is, or from the file, ahead of need: for compaction, which
+    /// reads every block once.
     Sequential,
+    /// As `Sequential`. Where the cache is full, blocks leave it once they are passed: for a job
+    /// whose outputs take their place.
+    Passing,
     /// From the cache or the file, block by block; nothing is counted, and the cache stays as it
     /// is: for estimates, which look at a few keys.
     Sparse,
@@ -68,7 +72,7 @@ impl Access {
     fn level(self) -> Option<u32> {
         match self {
             Access::Cached(level) => Some(level),
-            Access::Sequential | Access::Sparse => None,
+            Access::Sequential | Access::Passing | Access::Sparse => None,
         }
     }
 }
@@ -161,7 +165,16 @@ impl Source {
                 Some(block) => Ok(block),
                 None => self.ahead.missed(table, level, number),
             },
-            Access::Sequential => self.ahead.block(table, number),
+            Access::Sequential | Access::Passing => match table.peek_cached(number) {
+                Some(block) => {
+                    table.prefetch_next(number + 1);
+                    if self.access == Access::Passing {
+                        table.make_way(number, &block);
+                    }
+                    Ok(block)
+                }
+                None => self.ahead.block(table, number),
+            },
             Access::Sparse => table.peek(number),
         }
     }
@@ -391,7 +404,8 @@ impl Ahead {
     /// Block `number`, for a walk that leaves the cache alone.
     fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
         if !self.numbers.contains(&number) {
-            let forward = number == self.numbers.end || self.numbers.is_empty();
+            // Blocks between that were cached did not come here.
+            let forward = number >= self.numbers.end;
             let least = table.slots.ahead_bytes_min(READ_AHEAD_BYTES_MIN);
             let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(least));
             let piece_bytes = if forward { most } else { 0 };

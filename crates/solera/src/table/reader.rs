@@ -262,6 +262,11 @@ impl Table {
         if block.line_ignored() {
             self.stats.here().add_at(level, LevelCounter::LinesDropped, 1);
         }
+        self.note_form(block);
+    }
+
+    /// Notes how `block` is made: others mostly are so, too.
+    pub(super) fn note_form(&self, block: &Block) {
         // Written only where it changes: other threads read what lies beside it.
         let grid = block.record_grid().map_or(0, RecordGrid::to_number);
         if self.record_grid.load(Ordering::Relaxed) != grid {
@@ -284,9 +289,13 @@ impl Table {
 
     /// Block `number`, out of the cache if it is there, which stays as it is.
     pub(super) fn peek(&self, number: usize) -> Result<Block> {
+        self.peek_cached(number).map_or_else(|| self.read(number), Ok)
+    }
+
+    /// Block `number` if it is in the cache, which stays as it is.
+    pub(super) fn peek_cached(&self, number: usize) -> Option<Block> {
         let guard = crossbeam_epoch::pin();
-        let cached = self.slots.peek(number, &guard).map(|block| Block::clone(&block));
-        cached.map_or_else(|| self.read(number), Ok)
+        self.slots.peek(number, &guard).map(|block| Block::clone(&block))
     }
 
     /// Damage where block `number` begins, or where the data blocks end.

@@ -16,11 +16,13 @@ use super::{
     descriptor::{TableDescriptor, hull},
     fences::{Fences, lower_fence},
     format::{FOOTER_BYTES, FORMAT_VERSION, Footer, Header},
+    fresh::FreshBlocks,
     layout::Layout,
     waste::{ENTRY_BYTES, Waste},
 };
 use crate::{
     block::{BlockBuilder, Compression, LastMile, seal},
+    cache::Cache,
     canary::{Bug, planted},
     codec::Binding,
     error::{Error, Result},
@@ -88,6 +90,8 @@ pub struct TableWriter {
     descriptor: TableDescriptor,
     /// No entry is older than this, whatever number it comes with.
     oldest: Seqno,
+    /// Blocks that stay in memory.
+    fresh: Option<FreshBlocks>,
 }
 
 impl TableWriter {
@@ -164,7 +168,13 @@ impl TableWriter {
                 waste: Waste::default(),
             },
             oldest: 0,
+            fresh: None,
         })
+    }
+
+    /// Has blocks stay in memory for this cache as they are written, where it has room.
+    pub fn keep_blocks(&mut self, cache: &Arc<Cache>) {
+        self.fresh = Some(FreshBlocks::new(cache));
     }
 
     /// Adds an entry. Keys ascend, versions of one key go from new to old.
@@ -301,7 +311,12 @@ impl TableWriter {
 
     /// Writes what is missing and syncs the file; its name is durable once the caller has synced
     /// the directory. If nothing was added there is no table: the file is removed.
-    pub fn finish(mut self) -> Result<Option<TableDescriptor>> {
+    pub fn finish(self) -> Result<Option<TableDescriptor>> {
+        Ok(self.finish_with_blocks()?.map(|(descriptor, _)| descriptor))
+    }
+
+    /// [`TableWriter::finish`], and the blocks that stayed in memory.
+    pub fn finish_with_blocks(mut self) -> Result<Option<(TableDescriptor, Option<FreshBlocks>)>> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -346,7 +361,7 @@ impl TableWriter {
             output.sync()?;
         }
         self.output = None;
-        Ok(Some(self.descriptor.clone()))
+        Ok(Some((self.descriptor.clone(), self.fresh.take())))
     }
 
     /// Trains the index, now that all separators are known, and appends its section.
@@ -413,6 +428,9 @@ impl TableWriter {
         let (offset, before) = (self.offset(), self.buffer.len());
         self.make_room();
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.push(&self.payload);
+        }
         // What a large value took must not stay around for the rest of the table.
         self.payload.clear();
         self.payload.shrink_to(KEPT_BYTES);

@@ -5,10 +5,11 @@
 //! shapes with one or more versions. `write` and `table_of` make real tables of a model in memory;
 //! `probes` gives keys worth asking for.
 //!
-//! Callers: `cursors`, `damage`, `lookups`, `wanted`, `writing`, next door.
+//! Callers: `cursors`, `damage`, `fresh`, `lookups`, `wanted`, `writing`, next door.
 
 mod cursors;
 mod damage;
+mod fresh;
 mod lookups;
 mod wanted;
 mod writing;
