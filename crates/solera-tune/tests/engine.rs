@@ -56,6 +56,16 @@ fn key(number: u64) -> [u8; 8] {
 
 impl Engine {
     fn loaded(setting: &Setting) -> Engine {
+        Engine::loaded_after(setting, Change::new("test", "as the model"))
+    }
+
+    /// Merges read everything from files, as the model's do: hardly anything is cached.
+    fn loaded_uncached(setting: &Setting) -> Engine {
+        let uncached = Change::new("test", "as the model").set(&knob::CACHE_PERCENT, 1.0);
+        Engine::loaded_after(setting, uncached)
+    }
+
+    fn loaded_after(setting: &Setting, change: Change) -> Engine {
         let layout = Layout {
             compression: Compression::None,
             block_bytes: 2048,
@@ -66,8 +76,7 @@ impl Engine {
         let options = options.memory(8 << 20).write_buffer(BUFFER_BYTES).shape(setting.shape.clone());
         let mut engine = Engine { db: options.open("/d").unwrap(), draw: 1 };
         // The model's level 0 is due at its run limit, whatever is read.
-        let exact = Change::new("test", "as the model").set(&knob::LEVEL0_PATIENCE, 0u32);
-        engine.db.control().apply(exact).unwrap();
+        engine.db.control().apply(change.set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
         (0..ENTRIES).for_each(|i| engine.put(2 * i));
         engine.db.flush().unwrap();
         while engine.db.step().unwrap() {}
@@ -133,7 +142,7 @@ fn merges_of_a_load_and_of_updates_are_foreseen_for_every_family_of_shapes() {
     ] {
         let setting = setting(shape(size_ratio, limits));
         let model = model();
-        let mut engine = Engine::loaded(&setting);
+        let mut engine = Engine::loaded_uncached(&setting);
         let loaded = engine.counters();
         let stored = model.data.stored_bytes(setting.filter_bits);
         let mut tree = Tree::new(setting.shape.clone(), stored);
