@@ -51,6 +51,9 @@ const PREFETCHED_HEADS: usize = 56;
 /// behind record ends of 2 bytes.
 const PREFETCHED_BUCKETS_BYTES: usize = 192;
 
+/// Of a block that is read next, so much is asked for at most.
+const PREFETCHED_WHOLE_BYTES_MAX: usize = 32 << 10;
+
 /// Records of more bytes are not asked for before it is known which.
 const PREFETCHED_RECORD_BYTES_MAX: usize = 128;
 
@@ -276,9 +279,11 @@ impl Block {
         prefetch_lines::<LINES>(self.0.as_ptr().as_ptr().cast());
     }
 
-    /// Asks for all of it: for a walk that will read it soon.
+    /// Asks for all of it, or as much as the processor's cache takes well: for a walk that will
+    /// read it soon.
     pub fn prefetch_whole(&self) {
-        prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + self.control().capacity);
+        let bytes = CONTROL_BYTES + self.control().capacity;
+        prefetch_bytes(self.0.as_ptr().as_ptr().cast(), bytes.min(PREFETCHED_WHOLE_BYTES_MAX));
     }
 
     /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they

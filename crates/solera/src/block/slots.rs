@@ -74,7 +74,7 @@ impl BlockSlots {
 
     /// Block `i` leaves the cache, if it lies in the cache's own memory.
     pub fn give_way(&self, i: usize, block: &Block) {
-        self.0.give_way(i, block.memory_bytes());
+        self.0.give_way(i, block.pin(), block.memory_bytes());
     }
 
     /// Weight of the blocks that are cached.

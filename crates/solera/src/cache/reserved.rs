@@ -3,7 +3,8 @@
 //! Such a block has no slot before its table is open. Its weight is counted as cached from the
 //! moment that it is made, so that the budget holds, and nothing has to go for it.
 //!
-//! What must hold: what is reserved leaves the count when a block gets its slot, or at the end.
+//! What must hold: what is reserved leaves the count when a block gets its slot, or at the end. The
+//! cache cannot evict it. So its owner asks `is_crowded`, and gives it up.
 //!
 //! Caller: `table::fresh`.
 
@@ -25,12 +26,22 @@ impl Reserved {
 
     /// Reserves so many bytes more if nothing has to go for them: whether it did.
     pub fn add(&mut self, bytes: usize) -> bool {
-        let is_room = self.cache.is_room(bytes);
-        if is_room {
-            self.cache.own().used.fetch_add(bytes, Ordering::Relaxed);
-            self.bytes += bytes;
+        if !self.cache.is_room(bytes) {
+            return false;
         }
-        is_room
+        if !self.cache.has_room(bytes) {
+            // Hands this thread's garbage over, so that any thread can release it.
+            crossbeam_epoch::pin().flush();
+            return false;
+        }
+        self.cache.own().used.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        true
+    }
+
+    /// Whether the cache has become too small for what it holds, so that this room should be left.
+    pub fn is_crowded(&self) -> bool {
+        self.cache.is_crowded()
     }
 
     /// So many of them are another's now, or nobody's.

@@ -5,9 +5,10 @@
 //! not help, or readers as fast as the hand could keep it turning forever.
 //!
 //! What must hold: each slot that fills gets one place, in the ring of the ground that its block
-//! lies on. It is emptied under the mutex of that ring, or when its table drops. The place of a
-//! dropped table, or of what was taken out, stays until the hand or a sweep comes by. `used` is the
-//! weight of the full slots; on the cache's own ground also that of the lines of `cache::apart`.
+//! lies on. It is emptied under the mutex of that ring, or when its table drops. Places of dropped
+//! tables, and of what was taken out (`Left`), stay until the hand or a sweep comes by. The hand
+//! comes to such a place before it comes to a later one of the same slot. `used` is the weight of
+//! the full slots; on the cache's own ground also that of the lines of `cache::apart`.
 //!
 //! Callers: `cache`, which has one for each ground, and its `lent`; `cache::apart` counts in
 //! `used`.
@@ -20,7 +21,11 @@ use crate::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use std::{collections::VecDeque, ptr, sync::Weak};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ptr,
+    sync::Weak,
+};
 
 /// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over
 /// costs as much as the rest of an eviction, and waiting costs memory beyond the budget.
@@ -52,6 +57,36 @@ pub(super) struct Place {
     pub(super) table: Weak<Slots>,
     pub(super) slot: u32,
     pub(super) weight: usize,
+}
+
+/// The places of one table that [`Ring::take`] left behind in the ring, by slot. They change under
+/// the ring's mutex.
+#[derive(Default)]
+pub(super) struct Left {
+    count: AtomicUsize,
+    places: Mutex<BTreeMap<u32, u32>>,
+}
+
+impl Left {
+    fn add(&self, slot: u32) {
+        *self.places.lock().entry(slot).or_default() += 1;
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets one of a slot, if there is one.
+    fn remove(&self, slot: u32) -> bool {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut places = self.places.lock();
+        let Some(count) = places.get_mut(&slot) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            places.remove(&slot);
+        }
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
 }
 
 /// What [`Ring::turn`] took out of slots.
@@ -93,12 +128,18 @@ impl Ring {
         let Clock { places, unflushed } = &mut *clock;
         if self.dead.load(Ordering::Relaxed) > places.len() / 2 + DEAD_PLACES_MAX {
             self.dead.store(0, Ordering::Relaxed);
-            places.retain(|place| place.table.strong_count() > 0);
+            places.retain(|place| match place.table.upgrade() {
+                Some(table) => !self.is_left(&table, place.slot),
+                None => false,
+            });
         }
         let mut second_chances = if spares { places.len() } else { 0 };
         while is_over(evicted.weight) {
             let Some(place) = places.pop_front() else { break };
             let Some(table) = place.table.upgrade() else { continue };
+            if self.is_left(&table, place.slot) {
+                continue;
+            }
             let slot = &table.slots[place.slot as usize];
             let Some(header) = held(slot.load(Ordering::Acquire)) else { continue };
             // SAFETY: a slot is emptied only under the mutex that is held here, or when its table
@@ -125,27 +166,26 @@ impl Ring {
         evicted
     }
 
-    /// Takes what weighs `weight` out of a slot, if `is_here` says of its address that it lies on
-    /// this ground. Its place stays, as that of a dropped table.
-    pub(super) fn take(
-        &self,
-        slots: &Slots,
-        slot: usize,
-        weight: usize,
-        is_here: impl FnOnce(usize) -> bool,
-    ) -> Option<Pin> {
+    /// Takes `pin`, which lies on this ground and weighs `weight`, out of its slot, if it is still
+    /// there. Its place is left behind.
+    pub(super) fn take(&self, slots: &Slots, slot: u32, pin: &Pin, weight: usize) -> Option<Pin> {
         let _clock = self.clock.lock();
-        let header = held(slots.slots[slot].load(Ordering::Acquire))?;
-        if !is_here(header.addr().get()) {
-            return None;
-        }
-        slots.slots[slot].store(ptr::null_mut(), Ordering::Release);
+        let content = &slots.slots[slot as usize];
+        let header = held(content.load(Ordering::Acquire)).filter(|header| *header == pin.as_ptr())?;
+        content.store(ptr::null_mut(), Ordering::Release);
         slots.weights[self.ground as usize].fetch_sub(weight, Ordering::Relaxed);
         self.used.fetch_sub(weight, Ordering::Relaxed);
         self.dead.fetch_add(1, Ordering::Relaxed);
+        slots.left.add(slot);
         // SAFETY: what lies on this ground leaves its slot only under the mutex that is held here,
         // or when its table drops, which the borrow keeps from happening. So the slot owned a
         // reference until now.
         Some(unsafe { Pin::from_raw(header) })
+    }
+
+    /// Whether the place that the hand came to was left behind. Its slot may have filled again:
+    /// then the place of that is behind this one. The caller holds the mutex.
+    fn is_left(&self, table: &Slots, slot: u32) -> bool {
+        matches!(self.ground, Ground::Own) && table.left.remove(slot)
     }
 }

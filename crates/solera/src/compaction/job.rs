@@ -447,6 +447,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
         if let Some(table) = open
             && let Some((written, fresh)) = table.finish_with_blocks()?
         {
+            self.fresh.iter_mut().for_each(|(_, blocks)| blocks.yield_to_others());
             self.fresh.extend(fresh.map(|blocks| (written.file, blocks)));
             self.written.push(written);
         }

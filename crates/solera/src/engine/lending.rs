@@ -76,7 +76,7 @@ impl Lending {
             self.stop();
         } else if self.are_idle(written(), memory.write_buffer_bytes(), now_ns) {
             memory.lend(catalog);
-            self.state.lock().lent_ns = Some(now_ns);
+            self.state.lock().lent_ns = (memory.lent() > 0).then_some(now_ns);
         }
     }
 

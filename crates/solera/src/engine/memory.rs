@@ -23,7 +23,7 @@ use crate::{
     filter::BITS_PER_KEY_MAX,
     knob::{Legal, MemoryKnob, Value},
     memtable::Holdings,
-    pool::{self, CHUNK_BYTES, CHUNKS, Share},
+    pool::{self, BLOCKS, CHUNK_BYTES, CHUNKS, Share},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -317,6 +317,8 @@ impl Memory {
             pool::trim_allocator();
         }
         pool::trim_after_large(self.budget.bytes / LARGE_SHARE);
+        BLOCKS.shrink();
+        CHUNKS.shrink();
     }
 
     /// The size at which tables are cut that are to have so many bytes: of a scarce budget no more

@@ -23,9 +23,6 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Of a shorter stretch no pages are given back: most serve again soon.
-const GIVEN_BACK_MIN: usize = 64 << 10;
-
 /// Prepared regions, for all allocators of the process.
 static AHEAD: Ahead = Ahead::new();
 
@@ -34,12 +31,15 @@ pub(super) struct Extents {
     /// Bytes of regions, without pages that were given back. Where there are none, no address is
     /// looked up.
     held: AtomicUsize,
+    /// Bytes of pieces that are out.
+    out: AtomicUsize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// By address.
+    /// By address, and which of them have gone back in part.
     regions: BTreeMap<usize, Region>,
+    parted: BTreeSet<usize>,
     /// Free stretches by address.
     free: BTreeMap<usize, Free>,
     /// The same as (bytes, address).
@@ -63,8 +63,10 @@ impl Extents {
     pub(super) const fn new() -> Extents {
         Extents {
             held: AtomicUsize::new(0),
+            out: AtomicUsize::new(0),
             state: Mutex::new(State {
                 regions: BTreeMap::new(),
+                parted: BTreeSet::new(),
                 free: BTreeMap::new(),
                 by_size: BTreeSet::new(),
                 whole: 0,
@@ -76,6 +78,11 @@ impl Extents {
     /// Bytes of the regions, without pages that were given back.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of pieces that are out.
+    pub(super) fn out(&self) -> usize {
+        self.out.load(Ordering::Relaxed)
     }
 
     /// Counts what is held anew.
@@ -103,6 +110,7 @@ impl Extents {
         debug_assert!(bytes.is_multiple_of(ALIGN) && (1..=REGION_BYTES).contains(&bytes));
         let (piece, is_zeros) = state.carve(bytes)?;
         self.count(&state);
+        self.out.fetch_add(bytes, Ordering::Relaxed);
         drop(state);
         if !is_zeros {
             // SAFETY: the piece has so many bytes, and nobody else has it.
@@ -129,19 +137,26 @@ impl Extents {
         debug_assert!(at + bytes <= region + REGION_BYTES, "a piece lies in one region");
         let going = state.join(region, at, bytes);
         self.count(&state);
+        self.out.fetch_sub(bytes, Ordering::Relaxed);
         drop(state);
         drop(going);
         true
     }
 
-    /// Gives the system the whole pages of what is free, if it is long.
-    pub(super) fn give_back_pages(&self) {
-        let mut state = self.state.lock();
-        let long = |(at, free): (&usize, &Free)| (free.bytes >= GIVEN_BACK_MIN).then_some(*at);
-        for at in state.free.iter().filter_map(long).collect::<Vec<_>>() {
-            state.give_back(at);
+    /// Gives the system the whole pages of what is free, long stretches first, as long as
+    /// `goes_on`.
+    pub(super) fn give_back_pages(&self, goes_on: impl Fn() -> bool) {
+        let page_bytes = paging::page_bytes();
+        let mut longest = (usize::MAX, usize::MAX);
+        while goes_on() {
+            // Others take and give pieces between two stretches.
+            let mut state = self.state.lock();
+            let next = state.by_size.range(..longest).next_back().copied();
+            let Some((bytes, at)) = next.filter(|(bytes, _)| *bytes >= page_bytes) else { return };
+            longest = (bytes, at);
+            state.give_back(at, page_bytes);
+            self.count(&state);
         }
-        self.count(&state);
     }
 
     /// Gives the system what is kept for what comes: a region that is empty, and one that is ready.
@@ -151,7 +166,7 @@ impl Extents {
         let whole = state.free.iter().find(|(_, free)| free.bytes == REGION_BYTES).map(|(at, _)| *at);
         let going = whole.and_then(|at| {
             state.unfree(at);
-            state.regions.remove(&at)
+            state.remove(at)
         });
         self.count(&state);
         drop(state);
@@ -184,7 +199,15 @@ impl State {
     /// A piece out of the smallest stretch that has room for it, and whether it is zeros.
     fn carve(&mut self, bytes: usize) -> Option<(NonNull<u8>, bool)> {
         let &(_, at) = self.by_size.range((bytes, 0)..).next()?;
-        let stretch = self.unfree(at)?;
+        let mut stretch = self.unfree(at)?;
+        if stretch.bytes == REGION_BYTES
+            && self.parted.remove(&at)
+            && let Some(region) = self.regions.get(&at)
+        {
+            // All of it is memory again once it is touched.
+            region.set_huge(true);
+            stretch.given_back = 0;
+        }
         if stretch.bytes > bytes {
             let left = stretch.bytes - bytes;
             let given_back = stretch.given_back.min(left);
@@ -212,22 +235,31 @@ impl State {
             bytes += behind.bytes;
         }
         if bytes == REGION_BYTES && self.whole > 0 {
-            return self.regions.remove(&region);
+            return self.remove(region);
         }
         self.free(at, Free { bytes, is_zeros: false, given_back: 0 });
         None
     }
 
+    fn remove(&mut self, region: usize) -> Option<Region> {
+        self.parted.remove(&region);
+        self.regions.remove(&region)
+    }
+
     /// Gives the system the whole pages of the free stretch at `at`.
-    fn give_back(&mut self, at: usize) {
-        let page_bytes = paging::page_bytes();
-        let Some(stretch) = self.unfree(at) else { return };
+    fn give_back(&mut self, at: usize, page_bytes: usize) {
+        let Some(&stretch) = self.free.get(&at) else { return };
         let first = at.next_multiple_of(page_bytes);
-        let bytes = (at + stretch.bytes - first) / page_bytes * page_bytes;
+        let bytes = (at + stretch.bytes).saturating_sub(first) / page_bytes * page_bytes;
+        if stretch.given_back >= bytes {
+            return;
+        }
+        self.unfree(at);
         let mut given_back = stretch.given_back;
-        if given_back < bytes
-            && let Some((start, region)) = self.regions.range(..=at).next_back()
-        {
+        if let Some((start, region)) = self.regions.range(..=at).next_back() {
+            if self.parted.insert(*start) {
+                region.set_huge(false);
+            }
             // SAFETY: these are whole pages of the region, and no piece lies there.
             let is_given = unsafe { paging::discard(region.start().add(first - start).as_ptr(), bytes) };
             given_back = if is_given { bytes } else { 0 };
@@ -299,14 +331,16 @@ mod tests {
     fn what_is_free_goes_back_page_by_page_and_comes_again_as_zeros() {
         let extents = extents();
         let mut pieces: Vec<_> = (0..256).map(|i| take(&extents, 8 << 10, i as u8)).collect();
-        extents.give_back_pages();
+        extents.give_back_pages(|| true);
         assert_eq!(extents.held(), REGION_BYTES, "nothing is free");
         let stay = pieces.split_off(250);
         for (i, piece) in pieces.into_iter().enumerate() {
             give(&extents, piece, 8 << 10, i as u8);
         }
         assert_eq!(extents.held(), REGION_BYTES);
-        (0..3).for_each(|_| extents.give_back_pages());
+        extents.give_back_pages(|| false);
+        assert_eq!(extents.held(), REGION_BYTES);
+        (0..3).for_each(|_| extents.give_back_pages(|| true));
         let held = extents.held();
         assert!(held <= REGION_BYTES - 250 * (8 << 10) + (64 << 10), "{held}");
         let again: Vec<_> = (0..250).map(|i| take(&extents, 8 << 10, i as u8)).collect();

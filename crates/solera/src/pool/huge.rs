@@ -22,9 +22,10 @@ const PAGE_BYTES: usize = 4096;
 /// Where a region comes from.
 pub(super) struct Ahead(Mutex<State>);
 
-#[derive(Default)]
 struct State {
     ready: Option<Region>,
+    /// Whether the system has not refused.
+    able: bool,
     /// Whether a thread prepares more.
     working: bool,
 }
@@ -46,6 +47,12 @@ impl Region {
         self.0
     }
 
+    /// Has the system make it one page when it is touched, or leave it in small ones: those that go
+    /// back one by one would come again as one page.
+    pub(super) fn set_huge(&self, is_huge: bool) {
+        mapped::advise_huge(self.0, REGION_BYTES, is_huge);
+    }
+
     /// Touches its pages, so that nobody else has to wait for them.
     fn prepare(&self) {
         for at in (0..REGION_BYTES).step_by(PAGE_BYTES) {
@@ -65,12 +72,16 @@ impl Drop for Region {
 
 impl Ahead {
     pub(super) const fn new() -> Ahead {
-        Ahead(Mutex::new(State { ready: None, working: false }))
+        let able = cfg!(target_os = "linux") && !cfg!(miri);
+        Ahead(Mutex::new(State { ready: None, able, working: false }))
     }
 
-    /// A region, prepared if one is ready; `None` as [`Region::map`].
+    /// A region, prepared if one is ready; `None` as [`Region::map`], and from then on.
     pub(super) fn take(&'static self) -> Option<Region> {
         let mut state = self.0.lock();
+        if !state.able {
+            return None;
+        }
         let ready = state.ready.take();
         if !state.working {
             let thread = std::thread::Builder::new().name("solera-pages".into());
@@ -78,7 +89,11 @@ impl Ahead {
             state.working = thread.spawn(move || self.prepare()).is_ok();
         }
         drop(state);
-        ready.or_else(Region::map)
+        let region = ready.or_else(Region::map);
+        if region.is_none() {
+            self.0.lock().able = false;
+        }
+        region
     }
 
     /// Gives back the region that is ready.
@@ -91,6 +106,7 @@ impl Ahead {
     fn prepare(&self) {
         let region = Region::map();
         region.iter().for_each(Region::prepare);
-        *self.0.lock() = State { ready: region, working: false };
+        let mut state = self.0.lock();
+        (state.ready, state.working) = (region, false);
     }
 }

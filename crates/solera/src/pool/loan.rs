@@ -291,19 +291,20 @@ pub(super) unsafe fn give(start: NonNull<u8>, rounded: usize) -> bool {
 
 /// Whether the piece at this address is lent, which is out.
 pub fn is_lent(address: usize) -> bool {
-    LENT.count.load(Ordering::Relaxed) > 0 && owner_of(address).is_some()
+    LENT.count.load(Ordering::Relaxed) > 0 && with_owner(address, |_, _| ()).is_some()
 }
 
-/// The lent chunk that the address lies in, and whose it is.
-fn owner_of(address: usize) -> Option<(usize, Arc<Owner>)> {
+/// Tells `what` of the lent chunk that the address lies in, and whose it is.
+fn with_owner<T>(address: usize, what: impl FnOnce(usize, &Arc<Owner>) -> T) -> Option<T> {
     let owners = LENT.owners.read();
     let below = owners.range(..=address).next_back();
-    below.filter(|(chunk, _)| address - **chunk < CHUNK_BYTES).map(|(chunk, owner)| (*chunk, owner.clone()))
+    below.filter(|(chunk, _)| address - **chunk < CHUNK_BYTES).map(|(chunk, owner)| what(*chunk, owner))
 }
 
 #[cold]
 fn give_lent(address: usize, rounded: usize) -> bool {
-    let Some((chunk, owner)) = owner_of(address) else { return false };
+    let found = with_owner(address, |chunk, owner| (chunk, owner.clone()));
+    let Some((chunk, owner)) = found else { return false };
     owner.give(chunk, address - chunk, rounded);
     true
 }

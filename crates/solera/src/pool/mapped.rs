@@ -44,7 +44,12 @@ fn start_of(bytes: usize) -> Option<NonNull<u8>> {
 pub(super) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
     debug_assert!(bytes.is_power_of_two());
     let all = start_of(2 * bytes)?;
-    let before = all.addr().get().wrapping_neg() % bytes;
+    // Systems map from above downward. So the upper half lies beside the one that was mapped
+    // before, and both are one mapping.
+    let before = match all.addr().get() % bytes {
+        0 => bytes,
+        beyond => bytes - beyond,
+    };
     // SAFETY: the mapping has twice as many bytes; what lies before and behind is used by nobody,
     // and both are whole pages.
     unsafe {
@@ -52,12 +57,26 @@ pub(super) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
         if before > 0 {
             unmap(all, before);
         }
-        unmap(start.add(bytes), bytes - before);
-        // Where it is refused, pages are small.
-        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+        if before < bytes {
+            unmap(start.add(bytes), bytes - before);
+        }
+        advise_huge(start, bytes, true);
         Some(start)
     }
 }
+
+/// Has the system use huge pages for that mapping, or small ones. Where it refuses, pages are small
+/// or stay as they are.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) fn advise_huge(start: NonNull<u8>, bytes: usize, is_huge: bool) {
+    let advice = if is_huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: it says how memory is to be mapped, and changes no byte of it.
+    unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
+}
+
+/// No other system is asked.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(super) fn advise_huge(_start: NonNull<u8>, _bytes: usize, _is_huge: bool) {}
 
 /// No other system is asked for huge pages.
 #[cfg(not(all(target_os = "linux", not(miri))))]

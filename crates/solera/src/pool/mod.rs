@@ -64,9 +64,11 @@ pub const BLOCK_CLASSES: usize =
 /// A pool that may hold so much has its pieces in regions of 2 MiB. To one that may hold less, what
 /// is not carved of a region would be much.
 const EXTENTS_FROM: usize = 64 << 20;
-/// Where regions hold more than the limit by one part in so many of it, pages of them go back when
-/// the limit becomes smaller.
-const SHRINK_SHARE: usize = 8;
+/// Where a pool takes more than its limit by one part in so many of it, free pages of regions go
+/// back.
+const SHRINK_SHARE: usize = 16;
+/// So many kept pieces are released to find room for one.
+const RELEASES_MAX: usize = 32;
 /// Most that one share counts for: no sum of shares overflows.
 const SHARE_MAX: usize = 1 << 44;
 
@@ -96,7 +98,7 @@ pub struct Pool<const CLASSES: usize> {
     in_use: AtomicUsize,
     kept: AtomicUsize,
     classes: [Class; CLASSES],
-    /// Where pieces lie as long as the limit is at least [`EXTENTS_FROM`].
+    /// Where pieces lie if the limit is at least [`EXTENTS_FROM`], or half of it once some do.
     extents: Extents,
 }
 
@@ -203,20 +205,26 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// New memory in a region, if the pool is large, or was and has room there.
     fn in_region(&self, rounded: usize) -> Option<NonNull<u8>> {
         self.class(rounded)?;
-        loop {
+        let limit = self.limit.load(Ordering::Relaxed);
+        for _ in 0..RELEASES_MAX {
             if let Some(start) = self.extents.take(rounded) {
                 return Some(start);
             }
             // What lies free between pieces counts like what is kept: before another region comes,
             // kept pieces make room.
-            let (held, limit) = (self.extents.held(), self.limit.load(Ordering::Relaxed));
-            if held + REGION_BYTES > limit && self.release_fullest() {
-                continue;
+            if self.taken() + REGION_BYTES <= limit || !self.release_fullest() {
+                break;
             }
-            // Not now one way and now the other: both would keep memory for the same.
-            let from = if held > 0 { EXTENTS_FROM / 2 } else { EXTENTS_FROM };
-            return if limit >= from { self.extents.grow(rounded) } else { None };
         }
+        // Not now one way and now the other: both would keep memory for the same.
+        let from = if self.extents.held() > 0 { EXTENTS_FROM / 2 } else { EXTENTS_FROM };
+        if limit >= from { self.extents.grow(rounded) } else { None }
+    }
+
+    /// What pieces take of memory, with what lies free between those in regions.
+    fn taken(&self) -> usize {
+        let outside = self.held_bytes().saturating_sub(self.extents.out());
+        outside + self.extents.held()
     }
 
     /// Zeros from the allocator.
@@ -300,15 +308,17 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
     }
 
-    /// Gives the system what regions hold beyond the limit, after that has become smaller.
-    fn shrink(&self) {
+    /// Gives the system what lies free in regions, if the pool takes more than the limit by far: it
+    /// has become smaller, or its pieces are of other sizes now.
+    pub fn shrink(&self) {
+        if self.extents.held() == 0 {
+            return;
+        }
         let limit = self.limit.load(Ordering::Relaxed);
         if limit < EXTENTS_FROM / 2 {
             self.extents.shed();
         }
-        if self.extents.held() > limit + limit / SHRINK_SHARE {
-            self.extents.give_back_pages();
-        }
+        self.extents.give_back_pages(|| self.taken() > limit + limit / SHRINK_SHARE);
     }
 
     /// Bytes of pieces in use and kept, over all databases of the process.

@@ -10,7 +10,7 @@
 //! request invalid that is for a region of which a part is another owner's, or was never written
 //! to. So that says nothing of the system before many were invalid and none was granted.
 //!
-//! Caller: `pool::mod` (`add` and `remove` of each piece).
+//! Caller: `pool::mod` (`add` and `remove` of each piece that lies in no region of `pool::huge`).
 
 use parking_lot::Mutex;
 use std::{

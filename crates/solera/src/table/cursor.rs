@@ -3,8 +3,8 @@
 //! It holds one block at a time by a count, so that values can be pinned. It lends stretches of it
 //! (`Lending`), upward also of cached ones behind it. Reads of users go through the cache. After 2
 //! misses in a row they read ahead, in pieces that double from 16 KiB to 256 KiB. Compactions take
-//! what is cached and read the rest, 128 KiB at once forward; the cache stays as it is. They have
-//! it `doze` at a large value.
+//! what is cached and read the rest, 128 KiB at once forward. They add nothing to the cache. They
+//! have it `doze` at a large value.
 //!
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
@@ -59,8 +59,8 @@ pub enum Access {
     /// From the cache, which stays as it is, or from the file, ahead of need: for compaction, which
     /// reads every block once.
     Sequential,
-    /// As `Sequential`. Where the cache is full, blocks leave it once they are passed: for a job
-    /// whose outputs take their place.
+    /// As `Sequential`. Where the cache is full, blocks leave it when the job comes to them: its
+    /// outputs take their place.
     Passing,
     /// From the cache or the file, block by block; nothing is counted, and the cache stays as it
     /// is: for estimates, which look at a few keys.
@@ -128,6 +128,9 @@ struct Ahead {
     bytes: Vec<u8>,
     offset: u64,
     numbers: Range<usize>,
+    /// Of a walk that leaves the cache alone, the block behind the one that it came to last, in the
+    /// cache or not.
+    next: usize,
     misses: Misses,
 }
 
@@ -167,6 +170,7 @@ impl Source {
             },
             Access::Sequential | Access::Passing => match table.peek_cached(number) {
                 Some(block) => {
+                    self.ahead.next = number + 1;
                     table.prefetch_next(number + 1);
                     if self.access == Access::Passing {
                         table.make_way(number, &block);
@@ -404,8 +408,7 @@ impl Ahead {
     /// Block `number`, for a walk that leaves the cache alone.
     fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
         if !self.numbers.contains(&number) {
-            // Blocks between that were cached did not come here.
-            let forward = number >= self.numbers.end;
+            let forward = number == self.next || self.numbers.is_empty();
             let least = table.slots.ahead_bytes_min(READ_AHEAD_BYTES_MIN);
             let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(least));
             let piece_bytes = if forward { most } else { 0 };
@@ -416,6 +419,7 @@ impl Ahead {
             }
             self.fill(table, number, piece_bytes)?;
         }
+        self.next = number + 1;
         self.take(table, number)
     }
 

@@ -35,9 +35,19 @@ impl FreshBlocks {
 
     /// The next block has this payload.
     pub(super) fn push(&mut self, payload: &[u8]) {
+        self.yield_to_others();
         let block = self.room.add(Block::memory_bytes_of(payload.len())).then(|| Block::of_payload(payload));
         debug_assert!(!matches!(block, Some(Err(_))), "what a table's writer made is a block");
         self.blocks.push(block.and_then(Result::ok));
+    }
+
+    /// Gives all of them up if the cache has become too small.
+    pub fn yield_to_others(&mut self) {
+        if self.room.is_crowded() {
+            for block in self.blocks.iter_mut().filter_map(Option::take) {
+                self.room.leave(block.memory_bytes());
+            }
+        }
     }
 
     /// Whether there is none.

@@ -7,8 +7,8 @@
 //! that comes to such a block is told. For `warm_next` nothing gives way: it ends where there is no
 //! room.
 //!
-//! `cached_bytes` is asked of the tables that a merge has read. What it wrote is warmed only if
-//! half of those bytes were cached.
+//! `cached_bytes` is asked of the tables that a merge will read. What it writes stays in memory, or
+//! is warmed, only if half of those bytes are cached.
 //!
 //! What must hold: the bytes count as read from the file. No block counts as one that a reader
 //! asked for.
