@@ -206,7 +206,8 @@ impl Flusher<'_> {
         let is_all = deletes >= DELETES_MIN
             && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
         // What was in memory stays there.
-        let job = JobContext { syncs_dir, keeps_blocks: true, ..self.parts.context(tree, 0, 0, &range) };
+        let keeps_blocks = self.parts.memory.keeps_blocks();
+        let job = JobContext { syncs_dir, keeps_blocks, ..self.parts.context(tree, 0, 0, &range) };
         let written = compaction::flush(memtables, is_all, &job)?;
         count_flush(tree, &written);
         Ok(written)

@@ -47,7 +47,8 @@ impl Core {
             // Tables that come up are the last level's in all but its number.
             let context = parts.context(tree, plan.target.level, plan.deepest_level(), &plan.hull());
             // What was in memory stays there.
-            let keeps_blocks = warming::are_cached(plan);
+            let are_cached = warming::are_cached(plan);
+            let keeps_blocks = are_cached && self.memory.keeps_blocks();
             let mut job = JobContext { victims, keeps_blocks, ..context };
             // It may concern a whole keyspace.
             if plan.reason == Reason::Reclaim {
@@ -60,7 +61,7 @@ impl Core {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
-            if keeps_blocks {
+            if are_cached {
                 warming::merged(tree, &outputs, &self.memory.cache);
             }
             tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());

@@ -302,6 +302,12 @@ impl Memory {
         usize::try_from((self.budget.bytes / share).max(least)).unwrap_or(usize::MAX)
     }
 
+    /// Whether blocks stay in memory as they are written. Under a small budget the allocator keeps
+    /// what one thread writes and another evicts.
+    pub(super) fn keeps_blocks(&self) -> bool {
+        !SMALL.contains(&self.budget.bytes)
+    }
+
     /// A job has written so much.
     pub(super) fn wrote(&self, bytes: u64) {
         self.untrimmed.fetch_add(bytes, Ordering::Relaxed);
