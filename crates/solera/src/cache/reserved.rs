@@ -39,9 +39,10 @@ impl Reserved {
         true
     }
 
-    /// Whether the cache has become too small for what it holds, so that this room should be left.
+    /// Whether this is some room that should be left: the cache has become too small for what it
+    /// holds.
     pub fn is_crowded(&self) -> bool {
-        self.cache.is_crowded()
+        self.bytes > 0 && self.cache.is_crowded()
     }
 
     /// So many of them are another's now, or nobody's.
