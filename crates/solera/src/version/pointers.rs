@@ -1,8 +1,8 @@
 //! The pointers to separated values that a table holds: `each_pointer`, a walk over a table's clip,
 //! and `pointer_at`, that of one entry.
 //!
-//! It hands each pointer to the caller with its key, in the order of the keys, and reads past the
-//! cache. An entry that should hold a pointer and does not is damage.
+//! It hands each pointer to the caller with its key, in the order of the keys, and adds nothing to
+//! the cache. An entry that should hold a pointer and does not is damage.
 //!
 //! What must hold: what it finds in all tables of a version is what `Version::values` counts.
 //!
