@@ -45,7 +45,7 @@ impl Reserved {
         self.bytes > 0 && self.cache.is_crowded()
     }
 
-    /// So many of them are another's now, or nobody's.
+    /// So many of them are reserved no more.
     pub fn leave(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.bytes, "what was reserved is left once");
         self.cache.own().used.fetch_sub(bytes, Ordering::Relaxed);

@@ -113,7 +113,7 @@ impl Extents {
         self.out.fetch_add(bytes, Ordering::Relaxed);
         drop(state);
         if !is_zeros {
-            // SAFETY: the piece has so many bytes, and nobody else has it.
+            // SAFETY: the piece has so many bytes, and it is this caller's alone.
             unsafe { piece.write_bytes(0, bytes) };
         }
         Some(piece)

@@ -53,11 +53,11 @@ impl Region {
         mapped::advise_huge(self.0, REGION_BYTES, is_huge);
     }
 
-    /// Touches its pages, so that nobody else has to wait for them.
+    /// Touches its pages, so that no reader has to wait for them.
     fn prepare(&self) {
         for at in (0..REGION_BYTES).step_by(PAGE_BYTES) {
-            // SAFETY: it lies in the region, which nobody else has. Volatile: the store is there
-            // for the touch.
+            // SAFETY: it lies in the region, which no other code has yet. Volatile: the store is
+            // there for the touch.
             unsafe { self.0.add(at).write_volatile(0) };
         }
     }

@@ -50,8 +50,8 @@ pub(super) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
         0 => bytes,
         beyond => bytes - beyond,
     };
-    // SAFETY: the mapping has twice as many bytes; what lies before and behind is used by nobody,
-    // and both are whole pages.
+    // SAFETY: the mapping has twice as many bytes. What lies before and behind is in no use, and
+    // both are whole pages.
     unsafe {
         let start = all.add(before);
         if before > 0 {

@@ -1,6 +1,6 @@
-//! Blocks of a table in memory as they were written, so that nobody has to read them: `FreshBlocks`
-//! (docs/decisions/0033). `Table::take_in_fresh` puts them into the cache once the table is open;
-//! `Table::make_way` has what is merged make room for them.
+//! Blocks of a table that stay in memory as they are written, so that no reader has to read them:
+//! `FreshBlocks` (docs/decisions/0033). `Table::take_in_fresh` puts them into the cache once the
+//! table is open; `Table::make_way` has what is merged make room for them.
 //!
 //! What must hold: nothing but what is merged leaves the cache for them. A block that finds no room
 //! is left to its readers. A block is what a reader would find in the file: it is parsed as one

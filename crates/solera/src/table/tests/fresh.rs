@@ -8,13 +8,19 @@ fn entries(count: u32) -> Vec<Entry> {
     (0..count).map(|i| put(i.to_be_bytes(), 5)).collect()
 }
 
-/// A table of these entries whose blocks stayed in memory, and those.
-fn kept(context: &Arc<TableContext>, layout: &Layout, entries: &[Entry]) -> (Arc<TableFile>, FreshBlocks) {
-    let mut writer = TableWriter::create(context, FileId(1), layout, layout.filter.mean(), 0).unwrap();
+/// A table under construction that has these entries, and whose blocks stay in memory.
+fn keeping(context: &Arc<TableContext>, file: u64, layout: &Layout, entries: &[Entry]) -> TableWriter {
+    let mut writer = TableWriter::create(context, FileId(file), layout, layout.filter.mean(), 0).unwrap();
     writer.keep_blocks(&context.cache);
     for entry in entries {
         writer.add(&entry.key, entry.seqno, entry.kind, &entry.value).unwrap();
     }
+    writer
+}
+
+/// A table of these entries whose blocks stayed in memory, and those.
+fn kept(context: &Arc<TableContext>, layout: &Layout, entries: &[Entry]) -> (Arc<TableFile>, FreshBlocks) {
+    let writer = keeping(context, 1, layout, entries);
     let (descriptor, blocks) = writer.finish_with_blocks().unwrap().unwrap();
     (TableFile::new(context, Arc::new(descriptor)), blocks.unwrap())
 }
@@ -37,7 +43,7 @@ fn walk(file: &Arc<TableFile>, access: Access) -> Vec<Entry> {
 }
 
 #[test]
-fn blocks_that_stayed_are_what_is_in_the_file_and_nobody_reads_them() {
+fn blocks_that_stayed_are_what_is_in_the_file_and_are_not_read() {
     let entries = entries(300);
     for layout in layouts() {
         let fs = fresh_fs();
@@ -76,11 +82,7 @@ fn no_more_stay_than_there_is_room_for_and_what_was_there_stays() {
     let (used, before) = (context.cache.used(), cached(first.table().unwrap()));
     assert!(before > 10 && used <= 40_000);
 
-    let mut writer = TableWriter::create(&context, FileId(2), &layout, layout.filter.mean(), 0).unwrap();
-    writer.keep_blocks(&context.cache);
-    for entry in entries(3000) {
-        writer.add(&entry.key, entry.seqno, entry.kind, &entry.value).unwrap();
-    }
+    let writer = keeping(&context, 2, &layout, &entries(3000));
     assert!(context.cache.used() <= 40_000);
     let (descriptor, blocks) = writer.finish_with_blocks().unwrap().unwrap();
     let second = TableFile::new(&context, Arc::new(descriptor));
@@ -98,11 +100,7 @@ fn a_table_that_is_given_up_leaves_no_room_taken() {
     let fs = fresh_fs();
     let context = context(&fs, 1 << 20);
     let layout = Layout { block_bytes: 512, ..Layout::default() };
-    let mut writer = TableWriter::create(&context, FileId(1), &layout, layout.filter.mean(), 0).unwrap();
-    writer.keep_blocks(&context.cache);
-    for entry in entries(300) {
-        writer.add(&entry.key, entry.seqno, entry.kind, &entry.value).unwrap();
-    }
+    let writer = keeping(&context, 1, &layout, &entries(300));
     assert!(context.cache.used() > 0);
     writer.abandon();
     assert_eq!(context.cache.used(), 0);
